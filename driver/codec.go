@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -13,20 +15,27 @@ import (
 
 // The stored state of a record is one line of compact ASCII JSON, so that a database administrator can read a row at
 // three in the morning. Fields that have their usual value are left out: an exclusive entry shows neither weight nor
-// limit. Decoding is strict: an unknown field, a duplicate lease or a value out of range makes the record damaged, for
-// a client that does not understand a record must neither grant nor rewrite it.
+// limit. Decoding is strict: an unknown, missing or repeated field, null, a duplicate lease or a value out of range
+// makes the record damaged, for a client that does not understand a record must neither grant nor rewrite it.
 
+// wireEntry has pointers where a zero that stands there is damage, while an absent field has a meaning.
 type wireEntry struct {
-	Lease     string `json:"lease"`
-	Session   string `json:"session,omitempty"`
-	Weight    int64  `json:"weight,omitempty"` // absent: All
-	Limit     int64  `json:"limit,omitempty"`  // absent: All
-	Rev       Micros `json:"rev"`
-	MinHoldUS int64  `json:"min_hold_us,omitempty"`
-	MaxHoldUS int64  `json:"max_hold_us,omitempty"`
-	Broken    bool   `json:"broken,omitempty"`
-	Label     string `json:"label,omitempty"`
+	Lease     string  `json:"lease"`
+	Session   *string `json:"session,omitempty"` // absent: none
+	Weight    *int64  `json:"weight,omitempty"`  // absent: All
+	Limit     *int64  `json:"limit,omitempty"`   // absent: All
+	Rev       *Micros `json:"rev"`               // absent: damaged; as 0 it would end every MaxHold
+	MinHoldUS int64   `json:"min_hold_us,omitempty"`
+	MaxHoldUS int64   `json:"max_hold_us,omitempty"`
+	Broken    bool    `json:"broken,omitempty"`
+	Label     string  `json:"label,omitempty"`
 }
+
+// Bounds of what is read: the sum of the largest revision and the longest hold still fits in an int64.
+const (
+	maxRevision = Micros(1) << 62
+	maxHoldUS   = math.MaxInt64 / int64(time.Microsecond)
+)
 
 type wireState struct {
 	Holders []wireEntry `json:"holders,omitempty"`
@@ -126,10 +135,10 @@ func decodeOp(line []byte) (Op, error) {
 		}
 		return Op{Kind: OpEnqueue, Entry: es[0]}, nil
 	case w.Enqueue == nil && w.Drop != "" && w.Cancel == "":
-		id, err := parseLease(w.Drop)
+		id, err := parseID(w.Drop)
 		return Op{Kind: OpDrop, Lease: id}, err
 	case w.Enqueue == nil && w.Drop == "" && w.Cancel != "":
-		id, err := parseLease(w.Cancel)
+		id, err := parseID(w.Cancel)
 		return Op{Kind: OpDrop, Lease: id, Cancel: true}, err
 	}
 	return Op{}, errors.New("want exactly one of enqueue, drop, cancel")
@@ -178,24 +187,63 @@ func decode(b []byte, v any) error {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("something follows the JSON value")
 	}
+	return exact(b)
+}
+
+// exact refuses what encoding/json lets pass although it can make a taken record look free: a key that stands twice
+// (the last one wins, entry by entry), null (an empty list), and a key in another case (a second spelling of the same
+// key). It relies on b being valid JSON.
+func exact(b []byte) error {
+	var open [][]string // keys of the objects around b[i]
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '{':
+			open = append(open, nil)
+		case '}':
+			open = open[:len(open)-1]
+		case 'n':
+			return errors.New("null")
+		case '"':
+			start := i + 1
+			for i++; b[i] != '"'; i++ {
+				if b[i] == '\\' {
+					i++
+				}
+			}
+			if after := bytes.TrimLeft(b[i+1:], " \t\r\n"); len(after) == 0 || after[0] != ':' {
+				continue
+			}
+			key, keys := string(b[start:i]), &open[len(open)-1]
+			switch {
+			case strings.Trim(key, "abcdefghijklmnopqrstuvwxyz_") != "":
+				return fmt.Errorf("unknown field %q", key)
+			case slices.Contains(*keys, key):
+				return fmt.Errorf("field %q stands twice", key)
+			}
+			*keys = append(*keys, key)
+		}
+	}
 	return nil
 }
 
 func toWire(es []Entry) []wireEntry {
 	ws := make([]wireEntry, len(es))
-	for i, e := range es {
+	for i := range es {
+		e := &es[i]
 		ws[i] = wireEntry{
-			Lease: e.Lease.String(), Rev: e.Rev, Broken: e.Broken, Label: e.Label,
+			Lease: e.Lease.String(), Rev: &e.Rev, Broken: e.Broken,
 			MinHoldUS: e.MinHold.Microseconds(), MaxHoldUS: e.MaxHold.Microseconds(),
+			Label: strings.ToValidUTF8(e.Label, "?"), // never longer, as encoding/json's U+FFFD for each byte is
 		}
 		if !e.Session.IsZero() {
-			ws[i].Session = e.Session.String()
+			s := e.Session.String()
+			ws[i].Session = &s
 		}
 		if e.Weight != All {
-			ws[i].Weight = e.Weight
+			ws[i].Weight = &e.Weight
 		}
 		if e.Limit != All {
-			ws[i].Limit = e.Limit
+			ws[i].Limit = &e.Limit
 		}
 	}
 	return ws
@@ -221,42 +269,45 @@ func fromWire(ws []wireEntry, seen map[ID]bool) ([]Entry, error) {
 }
 
 func (w wireEntry) entry() (Entry, error) {
-	e := Entry{Weight: All, Limit: All, Rev: w.Rev, Broken: w.Broken, Label: w.Label}
+	e := Entry{Weight: All, Limit: All, Broken: w.Broken, Label: w.Label}
 	var err error
-	if e.Lease, err = parseLease(w.Lease); err != nil {
+	if e.Lease, err = parseID(w.Lease); err != nil {
 		return Entry{}, err
 	}
-	if w.Session != "" {
-		if e.Session, err = ParseID(w.Session); err != nil {
+	if w.Session != nil {
+		if e.Session, err = parseID(*w.Session); err != nil {
 			return Entry{}, err
 		}
 	}
-	if w.Weight != 0 {
-		e.Weight = w.Weight
+	if w.Weight != nil {
+		e.Weight = *w.Weight
 	}
-	if w.Limit != 0 {
-		e.Limit = w.Limit
+	if w.Limit != nil {
+		e.Limit = *w.Limit
 	}
-	const mostUS = int64(1<<63-1) / int64(time.Microsecond)
 	switch {
+	case w.Rev == nil:
+		return Entry{}, errors.New("no revision")
+	case *w.Rev < 0 || *w.Rev > maxRevision:
+		return Entry{}, fmt.Errorf("revision %d", *w.Rev)
 	case e.Weight < 1 || e.Weight > e.Limit || e.Limit > All:
 		return Entry{}, fmt.Errorf("weight %d with limit %d", e.Weight, e.Limit)
-	case w.Rev < 0:
-		return Entry{}, fmt.Errorf("revision %d", w.Rev)
-	case w.MinHoldUS < 0 || w.MinHoldUS > mostUS || w.MaxHoldUS < 0 || w.MaxHoldUS > mostUS:
+	case w.MinHoldUS < 0 || w.MinHoldUS > maxHoldUS || w.MaxHoldUS < 0 || w.MaxHoldUS > maxHoldUS:
 		return Entry{}, errors.New("a hold time out of range")
 	case len(w.Label) > MaxLabelBytes:
 		return Entry{}, fmt.Errorf("a label of %d bytes", len(w.Label))
 	}
+	e.Rev = *w.Rev
 	e.MinHold = time.Duration(w.MinHoldUS) * time.Microsecond
 	e.MaxHold = time.Duration(w.MaxHoldUS) * time.Microsecond
 	return e, nil
 }
 
-func parseLease(s string) (ID, error) {
+// parseID reads the id of a stored entry, where the zero id is damage.
+func parseID(s string) (ID, error) {
 	id, err := ParseID(s)
 	if err == nil && id.IsZero() {
-		err = errors.New("a zero lease id")
+		err = errors.New("an id of zeros")
 	}
 	return id, err
 }

@@ -113,9 +113,9 @@ type Repeater interface {
 // Lease is what the guarded transactions of the backends need of a client's lease.
 type Lease interface {
 	StoredName() string // the name as stored, namespace included
-	ID() ID
-	Token() Micros
-	Store() Store // the store the lease was taken through
+	ID() ID             // the lease id
+	Token() Micros      // its fencing token
+	Store() Store       // the store the lease was taken through
 
 	// BeginGuard opens a guarded section: until end is called, releasing the lease answers ErrGuarded. It fails with
 	// ErrLost if the lease is over. The returned context ends when the lease does, or ctx.

@@ -10,6 +10,7 @@ package arbiter
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/holdfastdb/holdfast/driver"
 )
@@ -131,69 +132,86 @@ func (d *Draft) Drop(lease driver.ID, cancel bool) {
 		}
 	}
 	for i, e := range d.holders {
-		if e.Lease == lease {
-			d.end(i, d.now, cancel)
-			return
+		if e.Lease != lease {
+			continue
 		}
-	}
-}
-
-// end removes holder i, or keeps it session-less until its MinHold is over. It reports whether it removed it.
-func (d *Draft) end(i int, now driver.Micros, cancel bool) bool {
-	e := d.holders[i]
-	if keep := e.Keep(); !cancel && keep > now {
-		kept := e
-		kept.Session, kept.Broken = driver.ID{}, false
-		if kept.MaxHold == 0 || kept.MaxHold > kept.MinHold {
-			kept.MaxHold = kept.MinHold
-		}
-		if kept != e {
-			d.holders[i] = kept
+		switch kept, stays := remains(e, d.now); {
+		case cancel || !stays:
+			d.holders = append(d.holders[:i:i], d.holders[i+1:]...)
+			d.sum -= e.Weight
 			d.changed = true
+		case kept != e:
+			d.replace(i, kept)
 		}
-		return false
+		return
 	}
-	d.sum -= e.Weight
-	d.holders = append(d.holders[:i:i], d.holders[i+1:]...)
-	d.changed = true
-	return true
 }
 
-// Evict takes out what has ended: holders and tickets of dead sessions (a holder's MinHold is respected), and holders
-// whose until is past. judged is the instant by which until and MinHold are judged over: the low estimate of the
-// database's clock, or an earlier one if the clock is in doubt; 0 judges none over.
+// remains returns what is left of a holder that ends at now: nothing, or a session-less entry until its MinHold is over.
+func remains(e driver.Entry, now driver.Micros) (kept driver.Entry, stays bool) {
+	if keep := e.Keep(); keep == 0 || keep <= now {
+		return driver.Entry{}, false
+	}
+	e.Session, e.Broken = driver.ID{}, false
+	if e.MaxHold == 0 || e.MaxHold > e.MinHold {
+		e.MaxHold = e.MinHold
+	}
+	return e, true
+}
+
+// replace puts e in the place of holder i. Like a removal it makes a new slice, so that what Holders, Tickets and Change
+// returned before stays as it was.
+func (d *Draft) replace(i int, e driver.Entry) {
+	d.holders = slices.Clone(d.holders)
+	d.holders[i] = e
+	d.changed = true
+}
+
+// Evict takes out what has ended: holders and tickets of dead sessions, and holders whose until is past. A dead holder's
+// MinHold is respected, unless this very draft granted it and so nobody was told. judged is the instant by which until
+// and MinHold are judged over: the low estimate of the database's clock, or an earlier one if the clock is in doubt; 0
+// judges none over.
 func (d *Draft) Evict(dead func(session driver.ID) bool, judged driver.Micros) {
-	for i := 0; i < len(d.holders); {
-		e := d.holders[i]
-		gone := false
-		switch until := e.Until(); {
+	var holders, tickets []driver.Entry
+	changed := false
+	for _, e := range d.holders {
+		until := e.Until()
+		switch {
 		case until > 0 && until <= judged:
-			gone = d.end(i, judged, true)
+			d.sum -= e.Weight
+			changed = true
+			continue
 		case !e.Session.IsZero() && dead(e.Session):
-			gone = d.end(i, judged, false)
+			changed = true
+			kept, stays := remains(e, judged)
+			if !stays || e.Rev >= d.base {
+				d.sum -= e.Weight
+				continue
+			}
+			e = kept
 		}
-		if !gone {
-			i++
-		}
+		holders = append(holders, e)
 	}
-	live := d.tickets[:0:0]
 	for _, e := range d.tickets {
-		if !dead(e.Session) {
-			live = append(live, e)
+		if dead(e.Session) {
+			changed = true
+			continue
 		}
+		tickets = append(tickets, e)
 	}
-	if len(live) < len(d.tickets) {
-		d.tickets = live
-		d.changed = true
+	if changed {
+		d.holders, d.tickets, d.changed = holders, tickets, true
 	}
 }
 
 // MarkBroken asks the holder of lease to give way; the entry stays. It reports whether it is there.
 func (d *Draft) MarkBroken(lease driver.ID) bool {
-	for i := range d.holders {
-		if e := &d.holders[i]; e.Lease == lease {
+	d.grant()
+	for i, e := range d.holders {
+		if e.Lease == lease {
 			if !e.Broken {
-				e.Broken, d.changed = true, true
+				e.Broken = true
+				d.replace(i, e)
 			}
 			return true
 		}
@@ -203,6 +221,7 @@ func (d *Draft) MarkBroken(lease driver.ID) bool {
 
 // SetNote sets the note in the name of lease, if that holds, and reports whether it does.
 func (d *Draft) SetNote(lease driver.ID, data []byte) bool {
+	d.grant()
 	for _, e := range d.holders {
 		if e.Lease == lease && !e.Session.IsZero() {
 			d.note = &driver.Note{Data: data, Token: e.Rev}
