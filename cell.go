@@ -81,6 +81,9 @@ func (s *session) cell(stored string) *cell {
 	return cl
 }
 
+// plain is the name without the namespace, as callers know it.
+func (cl *cell) plain() string { return cl.name[len(cl.s.c.prefix()):] }
+
 // cellList returns the cells in the order of their names.
 func (s *session) cellList() []*cell {
 	return slices.SortedFunc(maps.Values(s.cells), func(a, b *cell) int { return cmp.Compare(a.name, b.name) })

@@ -71,7 +71,7 @@ func (c *Client) drain() {
 
 func (cl *cell) emitGranted(l *Lease, waited time.Duration) {
 	if e := cl.s.c.opts.Events; e != nil && e.Granted != nil {
-		g := Grant{Name: l.req.name, Token: l.token, Waited: waited}
+		g := Grant{Name: l.Name(), Token: l.token, Waited: waited}
 		cl.s.c.event(func() { e.Granted(g) })
 	}
 }
@@ -96,16 +96,16 @@ func (cl *cell) emitRequeued(w *waiter) {
 }
 
 func (cl *cell) emitLost(l *Lease, why error) {
-	cl.s.c.note(slog.LevelWarn, "lease lost", "name", l.req.name, "token", l.token, "error", why)
+	cl.s.c.note(slog.LevelWarn, "lease lost", "name", l.Name(), "token", l.token, "error", why)
 	if e := cl.s.c.opts.Events; e != nil && e.Lost != nil {
-		cl.s.c.event(func() { e.Lost(l.req.name, l.token, why) })
+		cl.s.c.event(func() { e.Lost(l.Name(), l.token, why) })
 	}
 }
 
 func (cl *cell) emitReleased(l *Lease) {
 	if e := cl.s.c.opts.Events; e != nil && e.Released != nil {
 		held := cl.s.c.clock.now().sub(l.since)
-		cl.s.c.event(func() { e.Released(l.req.name, l.token, held) })
+		cl.s.c.event(func() { e.Released(l.Name(), l.token, held) })
 	}
 }
 
@@ -117,7 +117,7 @@ func (cl *cell) emitHandOvers(d *arbiter.Draft) {
 	}
 	for _, g := range d.Granted() {
 		if g.Session != cl.s.id {
-			name, to := cl.name[len(cl.s.c.prefix()):], g.Label
+			name, to := cl.plain(), g.Label
 			cl.s.c.event(func() { e.HandOver(name, to) })
 		}
 	}
@@ -132,7 +132,7 @@ func (s *session) tellHeld(now instant) {
 	for _, cl := range s.cellList() {
 		for _, l := range cl.leases {
 			if held := now.sub(l.since); held >= time.Minute && l.over.Load() == nil {
-				s.c.event(func() { e.Held(l.req.name, l.token, held) })
+				s.c.event(func() { e.Held(l.Name(), l.token, held) })
 			}
 		}
 	}

@@ -15,8 +15,7 @@ type Lease struct {
 	cell   *cell
 	id     driver.ID
 	token  driver.Micros
-	req    *request
-	ctx    leaseContext
+	inner  context.Context // without the look at the clock
 	end    context.CancelCauseFunc
 	parent *Lease // the lease whose context the caller had
 	since  instant
@@ -31,33 +30,32 @@ type Lease struct {
 
 // leaseContext is the context of a lease. Its Err looks at the clock itself, so that a process that was stopped learns
 // at its first look that its time is over.
-type leaseContext struct {
-	context.Context
-	lease *Lease
-}
+type leaseContext Lease
 
 type leaseKey struct{}
 
-func (x leaseContext) Err() error {
-	if err := x.Context.Err(); err != nil {
+func (x *leaseContext) Deadline() (time.Time, bool) { return x.inner.Deadline() }
+
+func (x *leaseContext) Done() <-chan struct{} { return x.inner.Done() }
+
+func (x *leaseContext) Err() error {
+	if err := x.inner.Err(); err != nil {
 		return err
 	}
-	x.lease.look()
-	return x.Context.Err()
+	(*Lease)(x).look()
+	return x.inner.Err()
 }
 
-func (x leaseContext) Value(key any) any {
+func (x *leaseContext) Value(key any) any {
 	if key == (leaseKey{}) {
-		return x.lease
+		return (*Lease)(x)
 	}
-	return x.Context.Value(key)
+	return x.inner.Value(key)
 }
 
 func newLease(cl *cell, w *waiter, e driver.Entry) *Lease {
-	c := cl.s.c
-	now := c.clock.now()
-	l := &Lease{cell: cl, id: e.Lease, token: e.Rev, req: w.req, end: w.end, parent: w.parent, since: now, until: e.Until()}
-	l.ctx = leaseContext{w.inner, l}
+	now := cl.s.c.clock.now()
+	l := &Lease{cell: cl, id: e.Lease, token: e.Rev, inner: w.inner, end: w.end, parent: w.parent, since: now, until: e.Until()}
 	l.retime(now)
 	return l
 }
@@ -86,18 +84,22 @@ func (l *Lease) look() {
 	}
 	if ends := l.ends.Load(); ends != 0 && now >= instant(ends) {
 		s.c.mu.Lock()
-		l.cell.lose(l, fmt.Errorf("%w: its MaxHold of %v is up", ErrLost, l.req.maxHold))
+		l.cell.lose(l, l.overdue())
 		s.c.mu.Unlock()
 		s.c.tell()
 	}
 }
 
+func (l *Lease) overdue() error {
+	return fmt.Errorf("%w: its MaxHold of %v is up", ErrLost, time.Duration(l.until-l.token)*time.Microsecond)
+}
+
 // Name returns the name as the caller gave it, without the namespace.
-func (l *Lease) Name() string { return l.req.name }
+func (l *Lease) Name() string { return l.cell.plain() }
 
 // Context returns a context that ends when the lease is over. It carries the values of the context the lock was taken
 // with, but not its cancellation. Its Err reads the clock.
-func (l *Lease) Context() context.Context { return l.ctx }
+func (l *Lease) Context() context.Context { return (*leaseContext)(l) }
 
 // Token returns the fencing token, in microseconds of the database's clock. Tokens of one name strictly increase.
 func (l *Lease) Token() int64 { return l.token }
@@ -129,7 +131,7 @@ func (l *Lease) Err() error {
 // while a guarded transaction is open. It never touches another lease.
 func (l *Lease) Release(ctx context.Context) error {
 	if err := l.release(context.WithoutCancel(ctx)); err != nil {
-		return fmt.Errorf("holdfast: release %q: %w", l.req.name, err)
+		return fmt.Errorf("holdfast: release %q: %w", l.Name(), err)
 	}
 	return nil
 }
@@ -137,11 +139,11 @@ func (l *Lease) Release(ctx context.Context) error {
 // Note returns what the holders of the name left there, nil if nothing. It reads the database.
 func (l *Lease) Note(ctx context.Context) ([]byte, error) {
 	if err := l.Err(); err != nil {
-		return nil, fmt.Errorf("holdfast: note of %q: %w", l.req.name, err)
+		return nil, fmt.Errorf("holdfast: note of %q: %w", l.Name(), err)
 	}
-	rec, err := l.cell.s.c.loadOne(ctx, l.req.stored)
+	rec, err := l.cell.s.c.loadOne(ctx, l.cell.name)
 	if err != nil {
-		return nil, fmt.Errorf("holdfast: note of %q: %w", l.req.name, err)
+		return nil, fmt.Errorf("holdfast: note of %q: %w", l.Name(), err)
 	}
 	if rec.Note == nil {
 		return nil, nil
@@ -154,17 +156,17 @@ func (l *Lease) Note(ctx context.Context) ([]byte, error) {
 // unchanged. If ctx ends first the outcome is unknown.
 func (l *Lease) SetNote(ctx context.Context, note []byte) error {
 	if len(note) > driver.MaxNoteBytes {
-		return fmt.Errorf("holdfast: set note of %q: %w", l.req.name, badArgument("a note of %d bytes is above the most, %d", len(note), driver.MaxNoteBytes))
+		return fmt.Errorf("holdfast: set note of %q: %w", l.Name(), badArgument("a note of %d bytes is above the most, %d", len(note), driver.MaxNoteBytes))
 	}
 	if err := l.setNote(ctx, note); err != nil {
-		return fmt.Errorf("holdfast: set note of %q: %w", l.req.name, err)
+		return fmt.Errorf("holdfast: set note of %q: %w", l.Name(), err)
 	}
 	return nil
 }
 
 // StoredName is the name with its namespace. Together with ID, Store and BeginGuard it makes a Lease a driver.Lease, for
 // the guarded transactions of the backends.
-func (l *Lease) StoredName() string { return l.req.stored }
+func (l *Lease) StoredName() string { return l.cell.name }
 
 // ID returns the lease id, new for every attempt.
 func (l *Lease) ID() driver.ID { return l.id }
@@ -186,7 +188,7 @@ func (l *Lease) BeginGuard(ctx context.Context) (context.Context, func(), error)
 	}
 	l.guards++
 	guarded, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(l.ctx.Context, func() { cancel(context.Cause(l.ctx.Context)) })
+	stop := context.AfterFunc(l.inner, func() { cancel(context.Cause(l.inner)) })
 	var ended atomic.Bool
 	return guarded, func() {
 		if ended.Swap(true) {

@@ -248,7 +248,7 @@ func (s *session) watch() {
 			switch ends := instant(l.ends.Load()); {
 			case ends == 0 || l.over.Load() != nil:
 			case now >= ends:
-				l.cell.lose(l, fmt.Errorf("%w: its MaxHold of %v is up", ErrLost, l.req.maxHold))
+				l.cell.lose(l, l.overdue())
 			default:
 				next = min(next, ends)
 			}

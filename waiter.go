@@ -57,7 +57,7 @@ func (c *Client) await(ctx context.Context, r *request) (*Lease, error) {
 	}
 	parent, _ := ctx.Value(leaseKey{}).(*Lease)
 	for l := parent; l != nil; l = l.parent {
-		if l.cell.s.c.store == c.store && l.req.stored == r.stored && l.over.Load() == nil {
+		if l.cell.s.c.store == c.store && l.cell.name == r.stored && l.over.Load() == nil {
 			return nil, ErrReentrant
 		}
 	}
@@ -144,7 +144,9 @@ func (w *waiter) finish(l *Lease, err error) {
 // without returns list without x, in order.
 func without[T comparable](list []T, x T) []T {
 	for i := range list {
-		if list[i] == x {
+		if list[i] == x && len(list) == 1 {
+			return nil // and nothing keeps x reachable
+		} else if list[i] == x {
 			return append(list[:i:i], list[i+1:]...)
 		}
 	}

@@ -112,6 +112,9 @@ func (s *session) loaded(due []*cell, looks []look, recs []driver.Record, err er
 		if len(recs) > 0 && recs[0].Name == cl.name {
 			mine, recs = recs[:1], recs[1:]
 		}
+		if s.cells[cl.name] != cl {
+			continue // forgotten meanwhile: a successor may have taken its place, whose entries it does not know
+		}
 		switch {
 		case damaged[cl.name] != nil:
 			cl.damaged(damaged[cl.name])
