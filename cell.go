@@ -295,7 +295,7 @@ func (cl *cell) grabber() *waiter {
 
 // forget gives the cell's memory back once nothing in it matters any more.
 func (cl *cell) forget() {
-	if cl.running || cl.s.over != nil || cl.due() || len(cl.leases) > 0 || cl.soft > 0 {
+	if cl.running || cl.s.over != nil || cl.s.cells[cl.name] != cl || cl.due() || len(cl.leases) > 0 || cl.soft > 0 {
 		return
 	}
 	delete(cl.s.cells, cl.name)

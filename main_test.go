@@ -13,7 +13,10 @@ import (
 	"github.com/holdfastdb/holdfast/holdmem"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	child()
+	goleak.VerifyTestMain(m)
+}
 
 // world is one in-memory database inside a bubble of testing/synctest, in which time is virtual.
 type world struct {
