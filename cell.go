@@ -32,6 +32,7 @@ type cell struct {
 	stamp     uint64        // counts what makes an older record doubtful
 	asOf      uint64        // the stamp when the request was sent that brought rec
 	lookAt    uint64        // a record from before this stamp must be loaded anew
+	fresh     bool          // rec comes from a Load, and nothing was swapped since
 	refused   bool          // a Grab was refused since the last change of the record: use Swap
 	fence     driver.Micros // the highest fence of requests of unknown outcome; 0: all are settled
 	soft      driver.Micros // the highest seed of refused Grabs that may run once more later
@@ -309,7 +310,7 @@ func (cl *cell) forget() {
 func (cl *cell) place(w *waiter) {
 	if !w.sent {
 		w.sent = true
-		if !w.req.try {
+		if !w.req.try && !slices.Contains(cl.placed, w) { // a renewed one stands there
 			cl.local = without(cl.local, w)
 			cl.placed = append(cl.placed, w)
 		}

@@ -100,15 +100,16 @@ func (c *Client) reap(ctx context.Context, ids, certified []driver.ID) error {
 		ids = slices.DeleteFunc(slices.Clone(ids), func(id driver.ID) bool { return slices.Contains(gone, id) })
 	}
 	c.mu.Lock()
-	patient := c.clock.now() < c.first
+	now := c.clock.now()
+	care := driver.Caution{Patient: now < c.first, Latest: c.est.low(now) + c.margin.Microseconds()}
 	c.mu.Unlock()
-	fates, err := c.store.Reap(ctx, ids, certified, patient)
+	fates, err := c.store.Reap(ctx, ids, certified, care)
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.clock.now()
+	now = c.clock.now()
 	for _, id := range slices.Concat(ids, certified) {
 		f := c.fate(id)
 		switch answer := fates[id]; answer.Kind {

@@ -150,8 +150,8 @@ func (s *spy) Beat(ctx context.Context, id driver.ID, prev, next driver.Nonce) (
 	return r, err
 }
 
-func (s *spy) Reap(ctx context.Context, ids, certified []driver.ID, patient bool) (f map[driver.ID]driver.Fate, err error) {
-	err = s.around("Reap", func() error { f, err = s.Store.Reap(ctx, ids, certified, patient); return err })
+func (s *spy) Reap(ctx context.Context, ids, certified []driver.ID, care driver.Caution) (f map[driver.ID]driver.Fate, err error) {
+	err = s.around("Reap", func() error { f, err = s.Store.Reap(ctx, ids, certified, care); return err })
 	return f, err
 }
 

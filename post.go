@@ -3,6 +3,7 @@ package holdfast
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/holdfastdb/holdfast/driver"
 )
@@ -67,7 +68,7 @@ func (cl *cell) post(ops []driver.Op, taken []*waiter) func() {
 	if c.mutant.noPostFence {
 		before = math.MaxInt64
 	}
-	for _, w := range taken[:min(len(taken), maxQueued)] {
+	for _, w := range slices.Concat(cl.placed, taken[:min(len(taken), maxQueued)]) {
 		cl.place(w)
 	}
 	gate := c.gate

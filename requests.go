@@ -3,6 +3,7 @@ package holdfast
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/holdfastdb/holdfast/driver"
 	"github.com/holdfastdb/holdfast/internal/arbiter"
@@ -82,7 +83,7 @@ func (cl *cell) loaded(at look, recs []driver.Record, err error) {
 		cl.failed(err)
 		return
 	}
-	cl.failures, cl.lastErr = 0, nil
+	cl.failures, cl.lastErr, cl.fresh = 0, nil, true
 	overtaken := cl.gen != at.gen && !cl.s.c.mutant.olderLoadWins
 	switch {
 	case len(recs) == 1 && (!overtaken || recs[0].Revision > cl.rec.Revision):
@@ -309,8 +310,9 @@ func (cl *cell) swap(d *arbiter.Draft, note *noteWrite, taken []*waiter) func() 
 	s, c, stamp := cl.s, cl.s.c, cl.stamp
 	change := d.Change()
 	change.Urgent = len(cl.drops) > 0
-	loadedFresh := cl.asOf >= cl.stamp
-	for _, w := range taken {
+	loadedFresh := cl.fresh
+	cl.fresh = false
+	for _, w := range slices.Concat(cl.placed, taken) {
 		cl.place(w)
 	}
 	for _, w := range cl.tries {

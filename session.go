@@ -30,7 +30,8 @@ type session struct {
 	nonce driver.Nonce // of the last acknowledged beat; only beats uses it
 
 	// guarded by the client's mutex
-	notice  int64
+	notice  int64 // as last acted on
+	looking bool  // lookAtHeld runs
 	over    error // why it ended
 	cells   map[string]*cell
 	waiting map[*cell]struct{}  // cells to be re-checked
@@ -210,17 +211,16 @@ func (s *session) renewed(sent, received instant, reply driver.BeatReply) bool {
 		signal(s.beatSoon)
 	}
 	c.sampled(sample{reply.Now, sent, received})
-	noticed := reply.Notice != s.notice
-	s.notice = reply.Notice
+	if reply.Notice != s.notice && !s.looking {
+		s.notice, s.looking = reply.Notice, true
+		c.wg.Go(s.lookAtHeld) // not here: the next beat must not wait for it
+	}
 	if c.opts.Events != nil && c.opts.Events.Beat != nil {
 		c.event(func() { c.opts.Events.Beat(left) })
 	}
 	c.mu.Unlock()
 	c.tell()
 	signal(s.wake)
-	if noticed {
-		s.lookAtHeld()
-	}
 	return true
 }
 

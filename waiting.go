@@ -210,11 +210,14 @@ func (s *session) lookAtHeld() {
 		cancel()
 		if err != nil && damagedNames(err) == nil {
 			c.mu.Lock()
-			s.notice-- // the next beat notices again
+			s.notice = -1 // no counter is: the next beat notices again
 			c.mu.Unlock()
-			return
+			break
 		}
 		s.answered(func() { s.loaded(batch, looks, recs, err) })
 	}
+	c.mu.Lock()
+	s.looking = false
+	c.mu.Unlock()
 	c.tell()
 }

@@ -141,7 +141,7 @@ func (r Record) Free() bool { return len(r.Holders) == 0 && len(r.Tickets) == 0 
 // the store and set only in what Sessions returns.
 type Session struct {
 	ID      ID
-	Nonce   Nonce         // the first nonce, as Join writes it
+	Nonce   Nonce         // the first nonce; Join writes it, answers need not have it
 	TTL     time.Duration // whole microseconds
 	Label   string        // the client's label, at most MaxLabelBytes
 	Host    string
@@ -167,6 +167,12 @@ const (
 type Fate struct {
 	Kind FateKind
 	Left time.Duration // FateAlive: time until the session may be marked dead, at most its TTL (twice that if patient)
+}
+
+// Caution says how careful Reap has to be with sessions that look expired.
+type Caution struct {
+	Patient bool   // count every TTL twice: the caller does not know the clock for long
+	Latest  Micros // the latest that the database's clock can read now, unless it has stepped; 0: no bound
 }
 
 // BeatReply answers a beat.
@@ -235,8 +241,8 @@ type Query struct {
 // Pruning says what Prune may delete and mark.
 type Pruning struct {
 	Before Micros        // free records without a note and with a revision below it are deleted
-	Silent time.Duration // sessions silent for it (and for their TTL) are marked dead; those dead for it are deleted
-	Max    int           // at most this many records, and as many sessions, in one call; 0: MaxBatch
+	Silent time.Duration // > 0; sessions silent for it (and for their TTL) are marked dead; those dead for it are deleted
+	Max    int           // at most this many records, and as many sessions, in one call; 0: MaxBatch of each
 }
 
 // Fault says what an error of a store means.

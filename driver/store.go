@@ -4,7 +4,7 @@ import "context"
 
 // Store is what a backend implements, and this is the law for it.
 //
-// All methods take a context first, are safe for concurrent use, start no goroutine (but inside a running Listen), do
+// All methods take a context first (one that is over already is answered by an error, and nothing is done), are safe for concurrent use, start no goroutine (but inside a running Listen), do
 // not retry, do not log, give no verdict on who may hold, and return the database driver's error unwrapped enough for
 // Classify. They never hold a transaction or a connection after they return.
 //
@@ -24,20 +24,23 @@ type Store interface {
 
 	// Join writes the session row, its first beat stamped by the database's clock, and returns that clock. It is an
 	// insert: a row of the same id that is there already, alive and with the same nonce, is left as it is and counts as
-	// joined (the request ran twice); any other row of that id is an error. Joining without Setup is an error that
-	// says "Setup".
+	// joined (the request ran twice); any other row of that id is an error that is FaultPermanent. Joining without
+	// Setup is ErrNotSetUp.
 	Join(ctx context.Context, s Session) (Micros, error)
 
 	// Beat is a compare-and-set: it applies if and only if the row exists, is not dead, and its nonce is prev or next;
-	// then the nonce becomes next and the beat is stamped by the database's clock. One statement.
+	// then the nonce becomes next and the beat is stamped by the database's clock. One statement or
+	// transaction.
 	Beat(ctx context.Context, id ID, prev, next Nonce) (BeatReply, error)
 
 	// Reap marks dead those of ids whose beat + TTL is past by the clock that stamped the beat (beat + 2 TTL if
-	// patient), the condition inside the write, and those of certified without a condition: the caller has proof that
+	// care.Patient), the condition inside the write, unless that clock can step and reads later than care.Latest (then
+	// it has stepped, and an expired session is FateAlive with a TTL left), and those of certified without a condition: the caller has proof that
 	// their process is gone. It answers for every id of both lists. FateDead is answered only after this call wrote
 	// the mark or read it where writes go. A missing row is FateUnknown, never dead. A beat stamped in the future
 	// (the clock stepped back) is set to now, by a compare-and-set on the beat. It never marks a session that beats.
-	Reap(ctx context.Context, ids, certified []ID, patient bool) (map[ID]Fate, error)
+	// Both lists together hold at most MaxBatch ids.
+	Reap(ctx context.Context, ids, certified []ID, care Caution) (map[ID]Fate, error)
 
 	// Leave marks the session dead; final, idempotent, no error for a missing row.
 	Leave(ctx context.Context, id ID) error
@@ -66,7 +69,8 @@ type Store interface {
 	// the record exists, is not free, its revision is < before, and the inbox stays within MaxInboxBytes.
 	Post(ctx context.Context, name string, ops []byte, before Micros) (bool, error)
 
-	// List reads records in byte order of their names.
+	// List reads records in byte order of their names. A damaged record is reported as by Load; it counts toward the
+	// page, and the others of the page are answered.
 	List(ctx context.Context, q Query) ([]Record, error)
 
 	// Sessions reads session rows, in the order of ids, missing ones left out. It serves people, and the client's

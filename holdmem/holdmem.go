@@ -43,6 +43,16 @@ func (s *Store) StepClock(d time.Duration) {
 	s.offset += d.Microseconds()
 }
 
+// Damage overwrites the stored state of a record with bytes that are no state, as a faulty disk or a careless hand does,
+// and does nothing if there is no such record. Load and List report the record by a *driver.DamagedError from then on.
+func (s *Store) Damage(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.records[name]; r != nil {
+		r.state = []byte(`{"holders":[{"lease":"cut off`)
+	}
+}
+
 // now is the database's clock; s.mu is held.
 func (s *Store) now() driver.Micros { return time.Now().UnixMicro() + s.offset }
 

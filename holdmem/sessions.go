@@ -77,7 +77,7 @@ func (s *Store) Beat(ctx context.Context, id driver.ID, prev, next driver.Nonce)
 }
 
 // Reap marks expired sessions dead and says what is known of the others; see [driver.Store].
-func (s *Store) Reap(ctx context.Context, ids, certified []driver.ID, patient bool) (map[driver.ID]driver.Fate, error) {
+func (s *Store) Reap(ctx context.Context, ids, certified []driver.ID, care driver.Caution) (map[driver.ID]driver.Fate, error) {
 	if err := alive(ctx); err != nil {
 		return nil, err
 	}
@@ -93,22 +93,25 @@ func (s *Store) Reap(ctx context.Context, ids, certified []driver.ID, patient bo
 		}
 	}
 	for _, id := range ids {
-		fates[id] = s.reap(id, now, patient)
+		fates[id] = s.reap(id, now, care)
 	}
 	return fates, nil
 }
 
-func (s *Store) reap(id driver.ID, now driver.Micros, patient bool) driver.Fate {
+func (s *Store) reap(id driver.ID, now driver.Micros, care driver.Caution) driver.Fate {
 	r := s.sessions[id]
 	if r == nil {
 		return driver.Fate{}
 	}
 	r.beat = min(r.beat, now) // the clock stepped back: the session has a whole TTL from here
 	ttl := r.joined.TTL
-	if patient {
+	if care.Patient {
 		ttl *= 2
 	}
 	left := ttl - r.silent(now)
+	if left <= 0 && care.Latest > 0 && now > care.Latest {
+		left = r.joined.TTL // the clock stepped: it proves nothing
+	}
 	if left <= 0 {
 		r.mark(now)
 	}
