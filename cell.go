@@ -37,6 +37,7 @@ type cell struct {
 	fence     driver.Micros // the highest fence of requests of unknown outcome; 0: all are settled
 	soft      driver.Micros // the highest seed of refused Grabs that may run once more later
 	softAt    instant       // when that is settled at the latest
+	postponed bool          // rec shows a grant that was not accepted yet
 	stray     bool          // rec shows an entry of this session that nobody here knows
 	running   bool          // a goroutine runs work, or a batch of Close holds the cell
 	losses    int           // compare-and-sets lost in a row, on fresh records

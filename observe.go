@@ -116,7 +116,7 @@ func (cl *cell) accept(w *waiter, e driver.Entry) {
 	now := c.clock.now()
 	switch {
 	case !s.open(), s.doubtBy != 0:
-		w.seen = true // the end of the doubt, or of the session, comes back to it
+		w.seen, cl.postponed = true, true // the end of the doubt, or of the session, comes back to it
 		return
 	case e.Session.IsZero(), e.Broken,
 		w.seed > 0 && e.Rev <= w.seed && now.sub(w.seedAt) >= c.ttl,

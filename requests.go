@@ -92,6 +92,10 @@ func (cl *cell) loaded(at look, recs []driver.Record, err error) {
 	case overtaken:
 	case len(recs) == 0 && at.known > 0:
 		cl.asOf = max(cl.asOf, at.stamp)
+		if cl.postponed {
+			cl.postponed = false
+			cl.observe(cl.rec, at.stamp)
+		}
 	default:
 		cl.noteKnown = true
 		cl.observe(driver.Record{Name: cl.name}, at.stamp)
