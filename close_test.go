@@ -142,7 +142,7 @@ func TestEventsTellTheStoryInOrder(t *testing.T) {
 		time.Sleep(time.Second)
 		w.release(l)
 		w.wg.Wait()
-		l = w.lock(a, "y")
+		w.lock(a, "y")
 		if _, err := b.Break(t.Context(), "y", &holdfast.BreakOptions{Wait: -1}); !errors.Is(err, holdfast.ErrHeld) {
 			t.Error(err)
 		}
