@@ -10,8 +10,8 @@ import (
 // machine is suspended.
 type instant int64
 
-func (i instant) add(d time.Duration) instant   { return i + instant(d) }
-func (i instant) sub(j instant) time.Duration   { return time.Duration(i - j) }
+func (i instant) add(d time.Duration) instant { return i + instant(d) }
+func (i instant) sub(j instant) time.Duration { return time.Duration(i - j) }
 
 // clock reads the local clocks of a client. It has no state that changes and is safe for concurrent use.
 type clock struct {

@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -41,7 +42,7 @@ func child() {
 		case "contend":
 			err = contend(ctx, client, filepath.Dir(path))
 		case "hold":
-			err = hold(ctx, client)
+			err = hold(ctx, client, path)
 		default:
 			err = fmt.Errorf("no role %q", role)
 		}
@@ -98,8 +99,8 @@ func contend(ctx context.Context, client *holdfast.Client, dir string) error {
 	return err
 }
 
-// hold takes "x" and says so, then waits until its context ends, and says that.
-func hold(ctx context.Context, client *holdfast.Client) error {
+// hold takes "x" and says so, then waits until its context ends, and says that, and what a guarded write answers.
+func hold(ctx context.Context, client *holdfast.Client, path string) error {
 	lease, err := client.Lock(ctx, "x")
 	if err != nil {
 		return err
@@ -107,7 +108,13 @@ func hold(ctx context.Context, client *holdfast.Client) error {
 	fmt.Println("holding", lease.Token())
 	<-lease.Context().Done()
 	fmt.Println("ended", context.Cause(lease.Context()))
-	return nil
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		return err
+	}
+	err = holdsqlite.InTx(ctx, db, lease, insert(ctx, lease.Token()))
+	fmt.Println("guarded", err)
+	return db.Close()
 }
 
 func start(t *testing.T, role, path string) (*exec.Cmd, *bufio.Reader) {
@@ -225,6 +232,7 @@ func TestAStoppedProcessIsToldThatItsLeaseIsLostWhenItWakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = errors.Join(client.Close(context.Background()), store.Close()) }()
+	db := orders(t, path)
 	t.Setenv("HOLDFAST_TEST_TTL", "1s")
 	holder, out := start(t, "hold", path)
 	if line, err := out.ReadString('\n'); err != nil || !strings.HasPrefix(line, "holding ") {
@@ -242,6 +250,9 @@ func TestAStoppedProcessIsToldThatItsLeaseIsLostWhenItWakes(t *testing.T) {
 	}
 	if line, err := out.ReadString('\n'); err != nil || !strings.HasPrefix(line, "ended lease lost") {
 		t.Errorf("the woken holder said %q, %v", line, err)
+	}
+	if line, err := out.ReadString('\n'); err != nil || !strings.Contains(line, "lease lost") || count(t, db) != 0 {
+		t.Errorf("its guarded write said %q, %v, and wrote %d rows", line, err, count(t, db))
 	}
 	if err := holder.Wait(); err != nil {
 		t.Error(err)
