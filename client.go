@@ -151,7 +151,8 @@ func (c *Client) run(ctx context.Context, verb string, r *request, fn func(conte
 	return true, fn(lease.Context())
 }
 
-// Semaphore names limit permits under name. It does no I/O. The limit is the caller's own: callers with different
+// Semaphore names limit permits under name. It does no I/O. Use a name in one way only: locks, readers and permits of one
+// name add up, so that one permit keeps a writer out, and a writer all permits. The limit is the caller's own: callers with different
 // limits share the name, each judged by its own limit, so that a limit can be changed without a pause.
 func (c *Client) Semaphore(name string, limit int) *Semaphore {
 	return &Semaphore{client: c, name: name, limit: int64(limit)}

@@ -159,6 +159,35 @@ func (s *slowBeats) Beat(ctx context.Context, id driver.ID, prev, next driver.No
 	return s.Store.Beat(ctx, id, prev, next)
 }
 
+func TestAStepOfTheDatabasesClockThatNobodyHasSeenGivesNoSecondHolder(t *testing.T) {
+	t.Parallel()
+	for _, step := range []time.Duration{time.Second, 10 * time.Second, time.Minute, time.Hour, 48 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			store := holdmem.New()
+			a, b := New(store, nil), New(store, nil)
+			defer func() { _, _ = a.Close(context.Background()), b.Close(context.Background()) }()
+			held, err := a.Lock(t.Context(), "x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.Lock(t.Context(), "y"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute + time.Second)
+			store.StepClock(step)
+			for range 100 { // from before b's next beat to long after
+				if l, err := b.TryLock(t.Context(), "x"); !errors.Is(err, ErrHeld) {
+					t.Fatalf("step %v: a second holder: %v, %v; the first says %v", step, l, err, held.Err())
+				}
+				time.Sleep(a.ttl / 50)
+			}
+			if err := held.Err(); err != nil {
+				t.Errorf("step %v cost the lease: %v", step, err)
+			}
+		})
+	}
+}
+
 func TestAClientThatSeesTheDatabasesClockStepNeitherReapsNorJudgesForATTL(t *testing.T) {
 	t.Parallel()
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {

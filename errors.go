@@ -11,17 +11,17 @@ import (
 
 // The states a caller can act on. Match them with errors.Is.
 var (
-	ErrHeld      = errors.New("the name is held")                                    // a Try call was refused; the error is a *HeldError
-	ErrLost      = driver.ErrLost                                                    // the lease is over without a release
-	ErrBroken    = fmt.Errorf("%w: an operator broke it", ErrLost)                   // is also ErrLost
-	ErrReleased  = errors.New("lease released")                                      // cause of a lease's context after Release
-	ErrClosed    = errors.New("client closed")                                       // the client was closed
-	ErrReentrant = errors.New("the caller holds this name already")                  // the context comes from a lease of the same name
-	ErrGuarded   = errors.New("a guarded transaction of this lease is open")         // Release or SetNote inside InTx
-	ErrNotHeld   = errors.New("the function never ran, for the lock was not gained") // Do and TryDo, beside the reason
-	ErrFull      = errors.New("the record is full")                                  // 4,096 holders or 1,024 tickets
-	ErrName      = errors.New("bad name")                                            // not 1 to 255 bytes of UTF-8 without NUL
-	ErrArgument  = errors.New("bad argument")                                        // an option, weight, limit or duration out of range
+	ErrHeld      = errors.New("the name is held")                            // a Try call was refused; the error is a *HeldError
+	ErrLost      = driver.ErrLost                                            // the lease is over without a release
+	ErrBroken    = fmt.Errorf("%w: an operator broke it", ErrLost)           // is also ErrLost
+	ErrReleased  = errors.New("lease released")                              // cause of a lease's context after Release
+	ErrClosed    = errors.New("client closed")                               // the client was closed
+	ErrReentrant = errors.New("the caller holds this name already")          // the context comes from a lease of the same name
+	ErrGuarded   = errors.New("a guarded transaction of this lease is open") // Release or SetNote inside InTx
+	ErrNotHeld   = errors.New("the lock was not gained")                     // Do and TryDo: the function never ran; beside the reason
+	ErrFull      = errors.New("the record is full")                          // 4,096 holders or 1,024 tickets
+	ErrName      = errors.New("bad name")                                    // not 1 to 255 bytes of UTF-8 without NUL
+	ErrArgument  = errors.New("bad argument")                                // an option, weight, limit or duration out of range
 )
 
 // HeldError says why a Try call was refused: who holds the name, who waits, and what the holders left as a note. It is

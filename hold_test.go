@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -141,6 +142,46 @@ func TestANoteStaysWithTheNameAndOnlyHoldersWriteIt(t *testing.T) {
 			t.Errorf("the next holder reads %d bytes, %v", len(note), err)
 		}
 		w.release(l)
+	})
+}
+
+func TestALeaseThatNobodyGrantedHoldsNothingAndPanicsNowhere(t *testing.T) {
+	t.Parallel()
+	for _, l := range []*holdfast.Lease{nil, new(holdfast.Lease)} {
+		_, noteErr := l.Note(t.Context())
+		_, _, guardErr := l.BeginGuard(t.Context())
+		for what, err := range map[string]error{
+			"Err": l.Err(), "Release": l.Release(t.Context()), "SetNote": l.SetNote(t.Context(), nil), "Note": noteErr, "BeginGuard": guardErr,
+		} {
+			if !errors.Is(err, holdfast.ErrNotHeld) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+}
+
+func TestAGrabWhoseReplyIsOlderThanATTLIsNoGrant(t *testing.T) {
+	bubble(t, func(w *world) {
+		t := w.T
+		store := newSpy(w.store)
+		ttl := 3 * time.Second
+		c := w.clientOf(store, &holdfast.Options{TTL: ttl})
+		w.release(w.lock(c, "warm"))
+		var late atomic.Bool
+		store.hooks(nil, func(call string) error {
+			if call == "Grab" && !late.Swap(true) {
+				time.Sleep(ttl) // the reply is held up, in spite of the call's limit
+			}
+			return nil
+		})
+		sent := time.Now()
+		l := w.lock(c, "x")
+		if token := time.UnixMicro(l.Token()); token.Sub(sent) < ttl {
+			t.Errorf("granted with a token from %v after the call, by a reply that took %v", token.Sub(sent), ttl)
+		}
+		w.release(l)
+		time.Sleep(time.Second)
+		w.free("x")
 	})
 }
 

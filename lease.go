@@ -10,7 +10,8 @@ import (
 )
 
 // Lease is one grant. It is over when it is released, when its session is lost, when its MaxHold is up or when an
-// operator breaks it; then its context has ended, with ErrReleased, ErrLost or ErrBroken as its cause.
+// operator breaks it; then its context has ended, with ErrReleased, ErrLost or ErrBroken as its cause. Leases come from a
+// Client; the zero value holds nothing, and answers ErrNotHeld where it can. A lease must not be copied.
 type Lease struct {
 	cell   *cell
 	id     driver.ID
@@ -95,7 +96,12 @@ func (l *Lease) overdue() error {
 }
 
 // Name returns the name as the caller gave it, without the namespace.
-func (l *Lease) Name() string { return l.cell.plain() }
+func (l *Lease) Name() string {
+	if l == nil || l.cell == nil {
+		return ""
+	}
+	return l.cell.plain()
+}
 
 // Context returns a context that ends when the lease is over. It carries the values of the context the lock was taken
 // with, but not its cancellation. Its Err reads the clock.
@@ -117,6 +123,9 @@ func (l *Lease) Deadline() time.Time {
 // the clock. While the machine's clocks contradict each other it waits for a renewal, at most a margin (a tenth of the
 // TTL, at least 100 ms).
 func (l *Lease) Err() error {
+	if l == nil || l.cell == nil {
+		return ErrNotHeld // nobody was granted this one
+	}
 	l.look()
 	l.cell.s.settleDoubt()
 	if err := l.over.Load(); err != nil {
@@ -130,6 +139,9 @@ func (l *Lease) Err() error {
 // before, ErrLost (perhaps ErrBroken) if it had been lost before its first Release, and ErrGuarded, changing nothing,
 // while a guarded transaction is open. It never touches another lease.
 func (l *Lease) Release(ctx context.Context) error {
+	if l == nil || l.cell == nil {
+		return fmt.Errorf("holdfast: release: %w", ErrNotHeld)
+	}
 	if err := l.release(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("holdfast: release %q: %w", l.Name(), err)
 	}
