@@ -88,6 +88,9 @@ func TestTheChildLearnsOfItsLockAndOfNoURL(t *testing.T) {
 		}
 	}
 	b.env = append(b.env, url)
+	if help := b.run("help", "run").stdout; strings.Contains(help, secret) {
+		t.Errorf("help shows the URL of the environment: %s", help)
+	}
 	r = b.run("run", "x", "--", "sh", "-c", `echo "$HOLDFAST_URL"; cat /proc/$PPID/cmdline /proc/$$/cmdline`)
 	if got, rest, _ := strings.Cut(r.stdout, "\n"); got != secret || strings.Contains(rest, secret) {
 		t.Errorf("HOLDFAST_URL is %q, want %q as it was; the command lines, which must not have it: %q", got, secret, rest)

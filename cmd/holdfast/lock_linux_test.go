@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -134,17 +135,25 @@ func TestVerboseSaysWhoHoldsAndWhenAcquired(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	holder, in := b.holder("run", "--label", "the-holder", "x", "--")
-	waiter := b.start("run", "-v", "x", "--", "sh", "-c", "echo $HOLDFAST_TOKEN")
-	b.waiting("x", 1)
-	time.Sleep(100 * time.Millisecond) // for its look at the holder
+	said, err := os.Create(filepath.Join(b.dir, "said"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	waiter := b.command("run", "-v", "x", "--", "sh", "-c", "echo $HOLDFAST_TOKEN >token")
+	waiter.Stderr = said
+	if err := waiter.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it says whom it waits for", func() bool { return strings.Contains(b.file("said"), "the-holder") })
 	_ = in.Close()
 	holder.end()
-	r := waiter.end()
-	token := strings.TrimSpace(r.stdout)
-	for _, want := range []string{"waiting", "the-holder", "acquired", token} {
-		if !strings.Contains(r.stderr, want) {
-			t.Errorf("stderr lacks %q: %q", want, r.stderr)
-		}
+	if status := wait(t, waiter); status != 0 {
+		t.Errorf("exit %d", status)
+	}
+	want := fmt.Sprintf("holdfast: acquired \"x\", token %s", b.file("token"))
+	if got := b.file("said"); !strings.HasPrefix(got, "holdfast: waiting: \"x\" is held by the-holder") || !strings.HasSuffix(got, want) {
+		t.Errorf("got %q, want it to say what it waits for, and %q", got, want)
 	}
 }
 
@@ -169,6 +178,24 @@ func TestAKilledHolderFreesTheLockAtOnceAndTakesItsChildrenAlong(t *testing.T) {
 	eventually(t, "child and grandchild are dead", func() bool { return !alive(t, child) && !alive(t, grandchild) })
 	holder.reaped = true
 	_ = holder.Wait()
+}
+
+func TestTheKernelKillsTheCommandWhenTheGuardIsGoneToo(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	holder := b.start("run", "x", "--", "sh", "-c", `echo $$; exec sleep 300`)
+	child := holder.line()
+	for _, pid := range children(t, strconv.Itoa(holder.Process.Pid)) {
+		if pid != child {
+			kill(pid)
+			eventually(t, "the guard is reaped", func() bool { return stat(t, pid) == "" })
+		}
+	}
+	if !alive(t, child) {
+		t.Error("the command died with the guard")
+	}
+	_ = holder.Process.Kill()
+	eventually(t, "the command is dead", func() bool { return !alive(t, child) })
 }
 
 func TestABackgroundProcessOfTheCommandKeepsTheLock(t *testing.T) {

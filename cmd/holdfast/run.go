@@ -56,8 +56,6 @@ func (inv *invocation) runCommand() *cobra.Command {
 	f.Var(&o.grace, "grace", "time between TERM and KILL when the lock is lost; default and most: a twentieth of the TTL, at least 50ms")
 	f.StringVar(&o.label, "label", "", "what others see as the holder (default: the name of CMD)")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "say what is waited for, who holds it, and when it was acquired")
-	cmd.MarkFlagsMutuallyExclusive("no-wait", "wait")
-	cmd.MarkFlagsMutuallyExclusive("shared", "permits")
 	return cmd
 }
 
@@ -147,8 +145,13 @@ func (inv *invocation) run(ctx context.Context, o *runOptions, name string, argv
 
 // check refuses what the library does not see.
 func (o *runOptions) check() error {
-	if o.ttl.set && o.ttl.d == 0 {
-		return &ending{statusUsage, errors.New("run: --ttl must be 1s to 1h")}
+	switch {
+	case o.shared && o.permits.limit > 0:
+		return &ending{statusUsage, errors.New("run: --shared and --permits exclude each other")}
+	case o.noWait && o.wait.set:
+		return &ending{statusUsage, errors.New("run: --no-wait and --wait exclude each other")}
+	case o.ttl.set && o.ttl.d == 0: // for the library 0 is the default
+		return &ending{statusUsage, errors.New("run: --ttl is 1s to 1h")}
 	}
 	return nil
 }
@@ -274,7 +277,7 @@ func (inv *invocation) hold(ctx context.Context, lease *holdfast.Lease, j *job) 
 		return nil
 	}
 	if failed != nil {
-		return failed
+		return end(failed)
 	}
 	return &ending{status: status}
 }

@@ -260,6 +260,21 @@ func TestAPagerBesideTheCommandKeepsTheTerminal(t *testing.T) {
 	wait(t, shell)
 }
 
+func TestAScriptHasItsTerminalBackAfterTheCommand(t *testing.T) {
+	t.Parallel()
+	b, s := newBench(t), newScreen(t)
+	script := &exec.Cmd{Path: "/bin/bash", Dir: b.dir, Env: append(b.env, "HF="+b.command().Path), Args: []string{"bash", "-c",
+		`(exec -a holdfast "$HF" run x -- sh -c 'read line; echo "command $line"'); read line; echo "script $line"`}}
+	s.start(script)
+	s.keys("one\n")
+	s.await("command one")
+	s.keys("two\n")
+	s.await("script two")
+	if status := wait(t, script); status != 0 {
+		t.Errorf("exit %d, want 0", status)
+	}
+}
+
 func TestCtrlCEndsTheScriptThatRunsHoldfast(t *testing.T) {
 	t.Parallel()
 	b, s := newBench(t), newScreen(t)
