@@ -13,7 +13,7 @@ import (
 // BreakOptions say whom to break and how.
 type BreakOptions struct {
 	Lease driver.ID     // only this lease; zero: every holder of the name
-	Wait  time.Duration // how long to wait for the holders to give way; 0: two TTLs; negative: not at all
+	Wait  time.Duration // how long to wait for the holders to give way; 0: two of the longest TTL among them; negative: not at all
 	Force bool          // remove the entries at once, without waiting for anybody
 }
 
@@ -29,9 +29,6 @@ func (c *Client) Break(ctx context.Context, name string, opts *BreakOptions) (go
 	if opts != nil {
 		o = *opts
 	}
-	if o.Wait == 0 {
-		o.Wait = 2 * c.ttl
-	}
 	r := c.request(name, driver.All, driver.All, nil)
 	if err = c.usable(); err == nil {
 		err = badName(r.stored)
@@ -46,6 +43,9 @@ func (c *Client) Break(ctx context.Context, name string, opts *BreakOptions) (go
 	if err == nil && o.Force {
 		return asked, nil
 	}
+	if err == nil && o.Wait == 0 {
+		o.Wait, err = c.twoTTLs(ctx, asked)
+	}
 	if err == nil {
 		gone, err = c.awaitBroken(ctx, r.stored, asked, o.Wait)
 	}
@@ -53,6 +53,20 @@ func (c *Client) Break(ctx context.Context, name string, opts *BreakOptions) (go
 		return gone, fmt.Errorf("holdfast: break %q: %w", name, err)
 	}
 	return gone, nil
+}
+
+// twoTTLs is how long a holder may take: it hears of the break at its next beat, and has a TTL from there.
+func (c *Client) twoTTLs(ctx context.Context, holders []Holder) (time.Duration, error) {
+	var ids []driver.ID
+	for _, h := range holders {
+		ids = append(ids, h.Session)
+	}
+	rows, err := c.rows(ctx, ids)
+	longest := c.ttl
+	for _, row := range rows {
+		longest = max(longest, row.TTL)
+	}
+	return 2 * longest, err
 }
 
 // mark marks the entries broken, or removes them, in one change, and gives their sessions notice.

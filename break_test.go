@@ -67,6 +67,20 @@ func TestABrokenLeaseThatNobodyReleasesGoesATTLLater(t *testing.T) {
 	})
 }
 
+func TestBreakWaitsByTheTTLOfTheHolder(t *testing.T) {
+	bubble(t, func(w *world) {
+		t := w.T
+		slow := w.client(&holdfast.Options{TTL: 10 * time.Minute}) // hears of it within 200 s
+		w.Go(func() {
+			_ = slow.Do(t.Context(), "x", func(ctx context.Context) error { <-ctx.Done(); return nil })
+		})
+		time.Sleep(time.Second)
+		if gone, err := w.client(nil).Break(t.Context(), "x", nil); err != nil || len(gone) != 1 {
+			t.Errorf("Break: %+v, %v", gone, err)
+		}
+	})
+}
+
 func TestBreakSaysWhenAHolderDidNotGiveWay(t *testing.T) {
 	bubble(t, func(w *world) {
 		t := w.T

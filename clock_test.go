@@ -113,6 +113,23 @@ func TestAStoppedHolderFindsItsContextEndedAtItsFirstLook(t *testing.T) {
 	})
 }
 
+func TestALeaseOfAnEndedSessionAnswersWhateverTheClocksDo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(holdmem.New(), nil)
+		_, wall := shifted(c)
+		l, err := c.Lock(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close(context.Background())
+		wall.Add(int64(time.Hour))
+		if err := l.Err(); !errors.Is(err, ErrReleased) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 func TestAWallClockJumpMakesTheWindowDoubtfulUntilABeatIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

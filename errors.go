@@ -3,6 +3,7 @@ package holdfast
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -59,12 +60,12 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
 // String describes a holder in a few words.
 func (h Holder) String() string {
-	who := h.Label
+	who := printable(h.Label)
 	if who == "" {
 		who = "lease " + h.Lease.String()[:8]
 	}
 	if h.Host != "" {
-		who += fmt.Sprintf(" (%s, pid %d)", h.Host, h.PID)
+		who += fmt.Sprintf(" (%s, pid %d)", printable(h.Host), h.PID)
 	}
 	if h.Here {
 		who += ", this process"
@@ -73,6 +74,16 @@ func (h Holder) String() string {
 		who += " since " + h.Since.UTC().Format(time.RFC3339)
 	}
 	return who
+}
+
+// printable quotes what another process wrote if it would do more to a terminal than print.
+func printable(text string) string {
+	for _, r := range text {
+		if !strconv.IsPrint(r) {
+			return strconv.QuoteToGraphic(text)
+		}
+	}
+	return text
 }
 
 func badName(name string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -100,6 +101,18 @@ func TestTryLockOfAHeldNameSaysWhoHoldsIt(t *testing.T) {
 		}
 		w.release(l)
 		w.free("x")
+	})
+}
+
+func TestAnErrorWritesNoControlCharactersOfAnothersLabel(t *testing.T) {
+	bubble(t, func(w *world) {
+		t := w.T
+		l := w.lock(w.client(nil), "x", holdfast.Label("a\x1b[2Jb\n"))
+		_, err := w.client(nil).TryLock(t.Context(), "x")
+		if text := err.Error(); strings.ContainsAny(text, "\x1b\n") || !strings.Contains(text, `"a\x1b[2Jb\n"`) {
+			t.Errorf("%q", text)
+		}
+		w.release(l)
 	})
 }
 

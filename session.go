@@ -297,6 +297,10 @@ func (s *session) undoubt() {
 // settleDoubt waits while the clocks contradict each other.
 func (s *session) settleDoubt() {
 	s.c.mu.Lock()
+	if s.over != nil {
+		s.c.mu.Unlock()
+		return
+	}
 	s.compareClocks(s.c.clock.now())
 	doubtful, cleared := s.doubtBy != 0, s.cleared
 	s.c.mu.Unlock()

@@ -32,7 +32,7 @@ func lookup(command, path string) (string, error) {
 		if err == nil {
 			return file, nil
 		}
-		if err == unix.EACCES {
+		if errors.Is(err, unix.EACCES) {
 			failure = err
 		}
 	}
@@ -43,7 +43,7 @@ func lookup(command, path string) (string, error) {
 func executable(file string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(file, &st); err != nil {
-		if err == unix.ENOTDIR {
+		if errors.Is(err, unix.ENOTDIR) {
 			return unix.ENOENT
 		}
 		return err

@@ -124,7 +124,7 @@ func (inv *invocation) run(ctx context.Context, o *runOptions, name string, argv
 	defer done()
 	lease, err := inv.acquire(waiting, o, client, name)
 	stop()
-	if lease != nil && context.Cause(waiting) != context.Canceled {
+	if lease != nil && !errors.Is(context.Cause(waiting), context.Canceled) {
 		err = context.Cause(waiting) // a signal came just as the lock did: the child does not start
 		if released := lease.Release(ctx); released != nil {
 			inv.say("%s", released)
