@@ -39,8 +39,8 @@ type Client struct {
 	homing  bool      // a goroutine is queueing orphans again
 	arrived uint64    // waiters so far
 	est     estimator
-	doubt   instant // until then neither sessions are reaped nor an until judged over
-	first   instant // until then both only with patience
+	watched instant // since when the database's clock is known without a step; 0: never read
+	stepped bool    // it stepped then; else that was the first contact
 	hints   *hints
 	rng     *rand.Rand // for jitter
 	fates   map[driver.ID]*fate
@@ -62,7 +62,7 @@ func New(store driver.Store, opts *Options) *Client {
 	if c.opts.TTL != 0 {
 		c.ttl = c.opts.TTL
 	}
-	c.margin = max(c.ttl/10, 100*time.Millisecond)
+	c.margin = driver.Margin(c.ttl)
 	if c.opts.Logger != nil {
 		c.log = c.opts.Logger
 	}

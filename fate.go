@@ -16,6 +16,7 @@ type fate struct {
 	dead    bool
 	missing bool            // no row: says nothing, unless the entry is a day old
 	until   instant         // ask no more before
+	ttl     time.Duration   // of the session, if it was alive; 0: not known
 	row     *driver.Session // its immutable fields, once read
 	gone    bool            // its process, on this machine, is proven to be gone
 }
@@ -37,9 +38,6 @@ func (cl *cell) unknownFates() (ids, certified []driver.ID) {
 		case now >= f.until:
 			ids = append(ids, id)
 		}
-	}
-	if now < c.doubt {
-		ids = nil
 	}
 	return firstFew(ids), firstFew(certified)
 }
@@ -101,7 +99,7 @@ func (c *Client) reap(ctx context.Context, ids, certified []driver.ID) error {
 	}
 	c.mu.Lock()
 	now := c.clock.now()
-	care := driver.Caution{Patient: now < c.first, Latest: c.est.low(now) + c.margin.Microseconds()}
+	care := driver.Caution{Known: max(1, now.sub(c.watched)), Stepped: c.stepped, Low: c.est.low(now)}
 	c.mu.Unlock()
 	fates, err := c.store.Reap(ctx, ids, certified, care)
 	if err != nil {
@@ -116,7 +114,7 @@ func (c *Client) reap(ctx context.Context, ids, certified []driver.ID) error {
 		case driver.FateDead:
 			f.dead, f.missing = true, false
 		case driver.FateAlive:
-			f.missing, f.gone, f.until = false, false, now.add(answer.Left+time.Millisecond)
+			f.missing, f.gone, f.ttl, f.until = false, false, answer.TTL, now.add(answer.Left+time.Millisecond)
 		default:
 			f.missing, f.gone, f.until = true, false, now.add(c.ttl/3)
 		}
@@ -192,15 +190,27 @@ func (c *Client) deadIn(rec driver.Record, now instant) func(driver.ID) bool {
 	}
 }
 
-// judged is the instant of the database's clock by which until and MinHold of others are judged over: the low estimate;
-// a TTL earlier while the client is new; none while the clock is in doubt. Called with the client's mutex held.
-func (c *Client) judged(now instant) driver.Micros {
-	switch {
-	case now < c.doubt:
-		return 0
-	case now < c.first:
-		return c.est.low(now) - c.ttl.Microseconds()
-	default:
+// judged is the instant of the database's clock by which until and MinHold of others in a record are judged over: the low
+// estimate; a TTL earlier while the clock is known for less than that; none within a TTL of a step. The TTL is the
+// longest of the holders that an until can mislead: they see the step at their own next beat. Called with the client's
+// mutex held.
+func (c *Client) judged(rec driver.Record, now instant) driver.Micros {
+	ttl := c.ttl
+	for _, e := range rec.Holders {
+		if e.MaxHold > 0 && !e.Session.IsZero() {
+			if f := c.fates[e.Session]; f != nil && f.ttl > 0 {
+				ttl = max(ttl, f.ttl)
+			} else if c.session == nil || e.Session != c.session.id {
+				ttl = MaxTTL
+			}
+		}
+	}
+	switch known := now.sub(c.watched); {
+	case known >= ttl:
 		return c.est.low(now)
+	case c.stepped:
+		return 0
+	default:
+		return c.est.low(now) - ttl.Microseconds()
 	}
 }

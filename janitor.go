@@ -37,7 +37,7 @@ func (s *session) janitor() {
 func (c *Client) clean(ctx context.Context) error {
 	c.mu.Lock()
 	before := c.est.low(c.clock.now()) - day.Microseconds()
-	inDoubt := c.clock.now() < max(c.doubt, c.first)
+	inDoubt := c.clock.now().sub(c.watched) < c.ttl
 	c.mu.Unlock()
 	if inDoubt || before <= 0 {
 		return nil
@@ -73,7 +73,7 @@ func (c *Client) sweep(ctx context.Context, recs []driver.Record) error {
 				c.note(slog.LevelError, "a record is damaged", "name", rec.Name, "error", err)
 				continue
 			}
-			d.Evict(c.deadIn(rec, now), c.judged(now))
+			d.Evict(c.deadIn(rec, now), c.judged(rec, now))
 			if d.Changed() {
 				changes = append(changes, d.Change())
 			}
@@ -111,11 +111,7 @@ func (c *Client) learnFates(ctx context.Context, recs []driver.Record) error {
 			asked[e.Session] = true
 		}
 	}
-	inDoubt := now < c.doubt
 	c.mu.Unlock()
-	if inDoubt {
-		return nil
-	}
 	for few := range slices.Chunk(ids, driver.MaxBatch/2) {
 		call, cancel := c.call(ctx)
 		err := c.reap(call, few, nil)

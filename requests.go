@@ -229,7 +229,7 @@ func (cl *cell) change() func() {
 // this session that nobody here knows.
 func (cl *cell) tidy(d *arbiter.Draft, now instant) {
 	c := cl.s.c
-	d.Evict(c.deadIn(cl.rec, now), c.judged(now))
+	d.Evict(c.deadIn(cl.rec, now), c.judged(cl.rec, now))
 	for _, x := range cl.drops {
 		d.Drop(x.id, x.cancel)
 	}

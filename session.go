@@ -116,8 +116,8 @@ func (c *Client) join(j *join) {
 		close(j.done)
 		return
 	}
-	if c.first == 0 {
-		c.first = received.add(c.ttl)
+	if c.watched == 0 {
+		c.watched = received
 	}
 	c.sampled(sample{now, sent, received})
 	c.session = s
@@ -130,8 +130,8 @@ func (c *Client) join(j *join) {
 
 // sampled takes a reading of the database's clock in. Called with the client's mutex held.
 func (c *Client) sampled(x sample) {
-	if c.est.add(x, c.margin) {
-		c.doubt = x.received.add(c.ttl)
+	if c.est.add(x, driver.MinMargin) {
+		c.watched, c.stepped = x.received, true
 		c.note(slog.LevelWarn, "the database's clock stepped; nothing is judged over by it for a TTL")
 	}
 	if s := c.session; s != nil {

@@ -166,13 +166,40 @@ const (
 // Fate is what Reap says of one session.
 type Fate struct {
 	Kind FateKind
-	Left time.Duration // FateAlive: time until the session may be marked dead, at most its TTL (twice that if patient)
+	Left time.Duration // FateAlive: time until the session may be marked dead, at most its TTL (twice that if Caution says so)
+	TTL  time.Duration // FateAlive: the session's TTL
 }
 
-// Caution says how careful Reap has to be with sessions that look expired.
+// Margin is how much earlier than its TTL a session ends for its own process: a tenth of the TTL, at least MinMargin. The
+// holder's and the reaper's view of the database's clock may differ by it.
+func Margin(ttl time.Duration) time.Duration { return max(ttl/10, MinMargin) }
+
+// MinMargin is the smallest margin of any session.
+const MinMargin = 100 * time.Millisecond
+
+// Caution says what the caller of Reap knows of the database's clock. What can be concluded from it depends on the TTL of
+// the session judged, not on the caller's: processes with different TTLs share a database. The zero value has no doubt.
 type Caution struct {
-	Patient bool   // count every TTL twice: the caller does not know the clock for long
-	Latest  Micros // the latest that the database's clock can read now, unless it has stepped; 0: no bound
+	Known   time.Duration // for how long the caller has watched the clock without seeing it step; 0: for ever
+	Stepped bool          // it stepped before that; else that is all the time the caller knows it
+	Low     Micros        // the clock cannot read less now, unless it stepped since the caller last read it; 0: no bound
+}
+
+// Silence returns for how long a session with this TTL must have been silent, by a clock that reads now, to be proven
+// dead; ok is false if no silence proves it at present. A clock that reads later than it can has stepped. After a step
+// that the caller saw, a session must have had the time to beat by the clock as it is now. A caller that knows the
+// clock for less than the session's TTL counts it twice.
+func (c Caution) Silence(ttl time.Duration, now Micros) (silence time.Duration, ok bool) {
+	switch {
+	case c.Low > 0 && now > c.Low+Margin(ttl).Microseconds():
+		return 0, false
+	case c.Known == 0 || c.Known >= ttl:
+		return ttl, true
+	case c.Stepped:
+		return 0, false
+	default:
+		return 2 * ttl, true
+	}
 }
 
 // BeatReply answers a beat.

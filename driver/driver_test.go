@@ -76,3 +76,29 @@ func TestARecordIsFreeOnlyIfNothingStandsInIt(t *testing.T) {
 		}
 	}
 }
+
+func TestTheSilenceThatProvesDeathGoesByTheJudgedTTLAndWhatIsKnownOfTheClock(t *testing.T) {
+	t.Parallel()
+	for what, test := range map[string]struct {
+		care    Caution
+		ttl     time.Duration
+		now     Micros
+		silence time.Duration
+		ok      bool
+	}{
+		"no doubt":                          {Caution{}, time.Second, 7, time.Second, true},
+		"known for a TTL":                   {Caution{Known: time.Second}, time.Second, 7, time.Second, true},
+		"known for less":                    {Caution{Known: time.Second - 1}, time.Second, 7, 2 * time.Second, true},
+		"long enough for a shorter TTL":     {Caution{Known: time.Second}, 500 * time.Millisecond, 7, 500 * time.Millisecond, true},
+		"not for a longer one":              {Caution{Known: time.Second}, time.Minute, 7, 2 * time.Minute, true},
+		"stepped within the TTL":            {Caution{Known: time.Second - 1, Stepped: true}, time.Second, 7, 0, false},
+		"stepped a TTL ago":                 {Caution{Known: time.Second, Stepped: true}, time.Second, 7, time.Second, true},
+		"as late as the clock can read":     {Caution{Low: 1000}, time.Second, 101_000, time.Second, true},
+		"later than it can":                 {Caution{Low: 1000}, time.Second, 101_001, 0, false},
+		"within the margin of a longer TTL": {Caution{Low: 1000}, time.Minute, 6_001_000, time.Minute, true},
+	} {
+		if silence, ok := test.care.Silence(test.ttl, test.now); silence != test.silence || ok != test.ok {
+			t.Errorf("%s: %v, %v, want %v, %v", what, silence, ok, test.silence, test.ok)
+		}
+	}
+}

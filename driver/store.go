@@ -33,10 +33,11 @@ type Store interface {
 	// transaction.
 	Beat(ctx context.Context, id ID, prev, next Nonce) (BeatReply, error)
 
-	// Reap marks dead those of ids whose beat + TTL is past by the clock that stamped the beat (beat + 2 TTL if
-	// care.Patient), the condition inside the write, unless that clock can step and reads later than care.Latest (then
-	// it has stepped, and an expired session is FateAlive with a TTL left), and those of certified without a condition: the caller has proof that
-	// their process is gone. It answers for every id of both lists. FateDead is answered only after this call wrote
+	// Reap marks dead those of ids that have been silent, by the clock that stamped the beat, for as long as
+	// care.Silence says of their TTL, the condition inside the write, and those of certified without a condition: the
+	// caller has proof that their process is gone. Where no silence is proof, an expired session is FateAlive with a TTL
+	// left. A store whose clock cannot step may disregard care.Stepped and care.Low. It answers for every id of both
+	// lists. FateDead is answered only after this call wrote
 	// the mark or read it where writes go. A missing row is FateUnknown, never dead. A beat stamped in the future
 	// (the clock stepped back) is set to now, by a compare-and-set on the beat. It never marks a session that beats.
 	// Both lists together hold at most MaxBatch ids.

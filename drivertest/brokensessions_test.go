@@ -228,8 +228,9 @@ func brokenSessions() map[string]brokenStore {
 				"a patient reap gives a session twice its TTL",
 				"a patient reap marks a session dead only after twice its TTL",
 			},
-			reaping(func(ctx context.Context, s *store, ids, certified []driver.ID, _ driver.Caution) (fates, error) {
-				return s.Store.Reap(ctx, ids, certified, driver.Caution{})
+			reaping(func(ctx context.Context, s *store, ids, certified []driver.ID, care driver.Caution) (fates, error) {
+				care.Known = 0
+				return s.Store.Reap(ctx, ids, certified, care)
 			}),
 		},
 		"a reap is always patient": {
@@ -238,13 +239,13 @@ func brokenSessions() map[string]brokenStore {
 				"a reap marks an expired session dead, not before its TTL and not long after",
 			},
 			reaping(func(ctx context.Context, s *store, ids, certified []driver.ID, _ driver.Caution) (fates, error) {
-				return s.Store.Reap(ctx, ids, certified, driver.Caution{Patient: true})
+				return s.Store.Reap(ctx, ids, certified, driver.Caution{Known: 1})
 			}),
 		},
 		"a clock that stepped is believed": {
 			[]string{"a clock that reads later than it can proves nobody dead"},
 			reaping(func(ctx context.Context, s *store, ids, certified []driver.ID, care driver.Caution) (fates, error) {
-				return s.Store.Reap(ctx, ids, certified, driver.Caution{Patient: care.Patient})
+				return s.Store.Reap(ctx, ids, certified, driver.Caution{Known: care.Known})
 			}),
 		},
 		"a missing session counts as dead": {

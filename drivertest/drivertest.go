@@ -37,7 +37,7 @@ type Harness struct {
 	// in parallel. What it opened ends with t, by t.Cleanup.
 	Open func(t *testing.T) Database
 
-	// SteadyClock says that the clock which stamps beats cannot step, so that Reap need not heed Caution.Latest.
+	// SteadyClock says that the clock which stamps beats cannot step, so that Reap may disregard Caution.Stepped and Caution.Low.
 	SteadyClock bool
 
 	// Rounds is how often each race is run; 0 means 30, and 6 under -short.

@@ -52,16 +52,18 @@ func reapRules() []rule {
 			s := e.join(e.session(50 * time.Millisecond))
 			e.silentFor(s.ID, 50*time.Millisecond)
 			if !e.h.SteadyClock {
-				fates, err := e.s.Reap(e.ctx, []driver.ID{s.ID}, nil, driver.Caution{Latest: 1})
-				if f := fates[s.ID]; err != nil || f.Kind != driver.FateAlive || f.Left <= 0 || f.Left > s.TTL {
-					e.t.Fatalf("fate %+v, %v by a clock that stepped; want alive with a TTL left", f, err)
+				for _, care := range []driver.Caution{{Low: 1}, {Known: s.TTL - 1, Stepped: true}} {
+					fates, err := e.s.Reap(e.ctx, []driver.ID{s.ID}, nil, care)
+					if f := fates[s.ID]; err != nil || f.Kind != driver.FateAlive || f.Left <= 0 || f.Left > s.TTL || f.TTL != s.TTL {
+						e.t.Fatalf("fate %+v, %v by a clock that stepped; want alive with a TTL left", f, err)
+					}
 				}
 				if !e.beat(s, s.Nonce, driver.NewID()).Alive {
 					e.t.Fatal("a session was marked dead by a clock that stepped")
 				}
 				e.silentFor(s.ID, 50*time.Millisecond)
 			}
-			late := driver.Caution{Latest: time.Now().Add(hour).UnixMicro()}
+			late := driver.Caution{Low: time.Now().Add(hour).UnixMicro(), Known: s.TTL, Stepped: true}
 			e.until("the session expired", func() bool {
 				fates, err := e.s.Reap(e.ctx, []driver.ID{s.ID}, nil, late)
 				if err != nil {
@@ -98,7 +100,11 @@ func reapRules() []rule {
 
 func (e *env) reap(ids, certified []driver.ID, patient bool) map[driver.ID]driver.Fate {
 	e.t.Helper()
-	fates, err := e.s.Reap(e.ctx, ids, certified, driver.Caution{Patient: patient})
+	var care driver.Caution
+	if patient {
+		care.Known = 1
+	}
+	fates, err := e.s.Reap(e.ctx, ids, certified, care)
 	if err != nil {
 		e.t.Fatalf("Reap: %v", err)
 	}

@@ -104,9 +104,9 @@ func TestTimeInASynctestBubbleIsExact(t *testing.T) {
 			t.Fatalf("Join answers %d, %v; want the clock of the bubble", now, err)
 		}
 		time.Sleep(session.TTL - time.Microsecond)
-		want(driver.Fate{Kind: driver.FateAlive, Left: time.Microsecond})
+		want(driver.Fate{Kind: driver.FateAlive, Left: time.Microsecond, TTL: session.TTL})
 		s.StepClock(-time.Hour) // the beat lies in the future now: set to now by the first Reap
-		want(driver.Fate{Kind: driver.FateAlive, Left: session.TTL})
+		want(driver.Fate{Kind: driver.FateAlive, Left: session.TTL, TTL: session.TTL})
 		time.Sleep(session.TTL)
 		want(driver.Fate{Kind: driver.FateDead})
 	})

@@ -104,13 +104,10 @@ func (s *Store) reap(id driver.ID, now driver.Micros, care driver.Caution) drive
 		return driver.Fate{}
 	}
 	r.beat = min(r.beat, now) // the clock stepped back: the session has a whole TTL from here
-	ttl := r.joined.TTL
-	if care.Patient {
-		ttl *= 2
-	}
-	left := ttl - r.silent(now)
-	if left <= 0 && care.Latest > 0 && now > care.Latest {
-		left = r.joined.TTL // the clock stepped: it proves nothing
+	silence, ok := care.Silence(r.joined.TTL, now)
+	left := silence - r.silent(now)
+	if !ok {
+		left = r.joined.TTL
 	}
 	if left <= 0 {
 		r.mark(now)
@@ -118,7 +115,7 @@ func (s *Store) reap(id driver.ID, now driver.Micros, care driver.Caution) drive
 	if r.dead() {
 		return driver.Fate{Kind: driver.FateDead}
 	}
-	return driver.Fate{Kind: driver.FateAlive, Left: left}
+	return driver.Fate{Kind: driver.FateAlive, Left: left, TTL: r.joined.TTL}
 }
 
 // Leave marks the session dead; see [driver.Store].

@@ -115,28 +115,24 @@ func (l life) reap(t *transaction, now stamp, certain bool, care driver.Caution)
 	if l.dead {
 		return driver.Fate{Kind: driver.FateDead}, nil
 	}
-	most := l.ttl
-	if care.Patient {
-		most *= 2
-	}
-	patience := most
 	elapsed, sameClock := now.since(l.beat)
-	stepped := false // CLOCK_BOOTTIME cannot step
+	proof := driver.Caution{Known: care.Known} // CLOCK_BOOTTIME cannot step
 	if !sameClock {
-		patience = 2 * l.ttl
-		stepped = care.Latest > 0 && now.wallUS > care.Latest
+		proof = driver.Caution{Known: 1, Low: care.Low} // patiently: this clock is a stranger's
 	}
+	silence, ok := proof.Silence(l.ttl, now.wallUS)
+	most, _ := driver.Caution{Known: care.Known}.Silence(l.ttl, 0)
 	switch {
-	case stepped && !certain && elapsed >= patience:
-		return driver.Fate{Kind: driver.FateAlive, Left: l.ttl}, nil
-	case certain || elapsed >= patience:
+	case certain || ok && elapsed >= silence:
 		_, err := t.exec(markDead, l.id, now.clock, now.us, now.wallUS)
 		return driver.Fate{Kind: driver.FateDead}, err
 	case elapsed < 0: // the clock stepped back: count from now, on this process's clock
 		_, err := t.exec(restamp, l.id, now.clock, now.us, now.wallUS)
-		return driver.Fate{Kind: driver.FateAlive, Left: most}, err
+		return driver.Fate{Kind: driver.FateAlive, Left: most, TTL: l.ttl}, err
+	case !ok:
+		return driver.Fate{Kind: driver.FateAlive, Left: l.ttl, TTL: l.ttl}, nil
 	}
-	return driver.Fate{Kind: driver.FateAlive, Left: min(patience-elapsed, most)}, nil
+	return driver.Fate{Kind: driver.FateAlive, Left: min(silence-elapsed, most), TTL: l.ttl}, nil
 }
 
 // Leave marks a session dead, see driver.Store.

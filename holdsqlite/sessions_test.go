@@ -17,7 +17,11 @@ func age(t *testing.T, s *Store, id driver.ID, by time.Duration) {
 
 func reap(t *testing.T, s *Store, id driver.ID, patient bool) driver.Fate {
 	t.Helper()
-	fates, err := s.Reap(t.Context(), []driver.ID{id}, nil, driver.Caution{Patient: patient})
+	var care driver.Caution
+	if patient {
+		care.Known = 1
+	}
+	fates, err := s.Reap(t.Context(), []driver.ID{id}, nil, care)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +95,7 @@ func TestAKilledProcessIsProvenGoneByItsSessionRow(t *testing.T) {
 	if rows[0].Local.Gone() {
 		t.Error("this process is gone")
 	}
-	fates, err := s.Reap(t.Context(), nil, []driver.ID{n.ID}, driver.Caution{Patient: true})
+	fates, err := s.Reap(t.Context(), nil, []driver.ID{n.ID}, driver.Caution{Known: 1})
 	if err != nil || fates[n.ID].Kind != driver.FateDead {
 		t.Errorf("fate %+v, %v of a certified session, want dead", fates[n.ID], err)
 	}
