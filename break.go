@@ -1,7 +1,9 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -38,7 +40,9 @@ func (c *Client) Break(ctx context.Context, name string, opts *BreakOptions) (go
 	}
 	var asked []Holder
 	if err == nil {
-		asked, err = c.mark(ctx, r.stored, o)
+		limit, cancel := context.WithTimeout(ctx, max(o.Wait, c.ttl/3)) // marking alone does not take longer
+		asked, err = c.mark(limit, r.stored, o)
+		cancel()
 	}
 	if err == nil && o.Force {
 		return asked, nil
@@ -105,14 +109,14 @@ func (c *Client) mark(ctx context.Context, stored string, o BreakOptions) ([]Hol
 			cancel()
 			done = len(answer) == 1 && answer[0]
 		}
-		if err != nil && c.store.Classify(err) != driver.FaultNotApplied {
-			return nil, err
+		if err != nil && c.unknown(err) {
+			return nil, errors.Join(err, c.giveNotice(ctx, asked)) // it may be marked
 		}
 		if done {
 			return asked, c.giveNotice(ctx, asked)
 		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+		if ctx.Err() != nil || err != nil && c.hopeless(err) {
+			return nil, cmp.Or(err, ctx.Err())
 		}
 		c.mu.Lock()
 		pause := c.jitter(time.Duration(min(losses+1, 50)) * 200 * time.Microsecond)

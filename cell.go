@@ -3,6 +3,7 @@ package holdfast
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -197,12 +198,24 @@ func (cl *cell) sessionEnded(why error) {
 	}
 	slices.SortFunc(c.orphans, func(a, b *waiter) int { return cmp.Compare(a.seq, b.seq) })
 	for _, w := range cl.tries {
-		w.finish(nil, errors.Join(why, cl.lastErr))
+		w.finish(nil, cl.interrupted(why))
 	}
 	for _, n := range cl.notes {
 		n.finish(why)
 	}
 	cl.placed, cl.local, cl.tries, cl.leases, cl.notes = nil, nil, nil, nil, nil
+}
+
+// interrupted is the error of a call that held nothing when its session ended: it lost no lease.
+func (cl *cell) interrupted(why error) error {
+	switch {
+	case cl.s.c.closed:
+		return ErrClosed
+	case cl.lastErr != nil:
+		return fmt.Errorf("the session ended: %w", cl.lastErr)
+	default:
+		return fmt.Errorf("the session ended: %v", why) //nolint:errorlint // not ErrLost, see above
+	}
 }
 
 func (n *noteWrite) finish(err error) {
@@ -374,10 +387,13 @@ func (cl *cell) damaged(err error) {
 	for _, w := range append(append(slices.Clone(cl.placed), cl.local...), cl.tries...) {
 		cl.giveUp(w, err)
 	}
-	cl.lastErr = err
+	for _, n := range cl.notes {
+		n.finish(err)
+	}
+	cl.notes, cl.lastErr = nil, err
 	cl.known, cl.lookAt = false, cl.asOf
 	if cl.due() {
-		cl.pause = cl.s.c.ttl / 3
+		cl.pause = min(time.Second, cl.s.c.ttl/3)
 		cl.lookAgain()
 	}
 }

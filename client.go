@@ -30,6 +30,7 @@ type Client struct {
 	wg        sync.WaitGroup
 	gate      chan struct{} // record calls in flight
 	urgent    chan struct{} // releases and cancels in flight
+	shutdown  chan struct{} // closed when Close is done
 
 	mu      sync.Mutex // guards all that follows, and the state of sessions, cells, waiters and leases
 	closed  bool
@@ -55,9 +56,13 @@ func New(store driver.Store, opts *Options) *Client {
 		store: store, ttl: DefaultTTL, log: slog.New(slog.DiscardHandler), clock: newClock(), hints: newHints(),
 		rng:   rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		fates: make(map[driver.ID]*fate), gate: make(chan struct{}, 16), urgent: make(chan struct{}, 16),
+		shutdown: make(chan struct{}),
 	}
 	if opts != nil {
 		c.opts, c.optErr = *opts, opts.check()
+	}
+	if store == nil {
+		c.optErr = badArgument("the client has no store")
 	}
 	if c.opts.TTL != 0 {
 		c.ttl = c.opts.TTL
@@ -76,7 +81,8 @@ func New(store driver.Store, opts *Options) *Client {
 	return c
 }
 
-// Setup creates or upgrades the store's tables. Call it once per deployment, or at every start: it may race.
+// Setup creates or upgrades the store's tables. Call it once per deployment, or at every start: it may race. Before it,
+// other calls fail with driver.ErrNotSetUp.
 func (c *Client) Setup(ctx context.Context) error {
 	if err := c.usable(); err != nil {
 		return fmt.Errorf("holdfast: set up: %w", err)
@@ -136,11 +142,18 @@ func (c *Client) TryDo(ctx context.Context, name string, fn func(context.Context
 }
 
 func (c *Client) run(ctx context.Context, verb string, r *request, fn func(context.Context) error) (ran bool, err error) {
-	lease, err := c.acquire(ctx, verb, r)
+	// The lease's context must hang on one of package context: to end it under the mutex then calls no code of the caller.
+	between, stop := context.WithCancel(ctx)
+	defer stop()
+	lease, err := c.acquire(between, verb, r)
 	if err != nil {
-		return false, fmt.Errorf("%w: %w", ErrNotHeld, err)
+		return false, notRun(err)
 	}
 	defer func() {
+		if early := lease.over.Load(); early != nil && errors.Is(*early, ErrReleased) {
+			err = errors.Join(err, fmt.Errorf("holdfast: %s %q: %w: %w", verb, r.name, ErrLost, ErrClosed))
+			return
+		}
 		released := lease.Release(ctx)
 		if errors.Is(released, ErrLost) {
 			err = errors.Join(err, released)
@@ -150,6 +163,13 @@ func (c *Client) run(ctx context.Context, verb string, r *request, fn func(conte
 	}()
 	return true, fn(lease.Context())
 }
+
+// notRun adds to an error that fn never ran.
+func notRun(err error) error { return &notRunError{err} }
+
+type notRunError struct{ error }
+
+func (e *notRunError) Unwrap() []error { return []error{ErrNotHeld, e.error} }
 
 // Semaphore names limit permits under name. It does no I/O. Use a name in one way only: locks, readers and permits of one
 // name add up, so that one permit keeps a writer out, and a writer all permits. The limit is the caller's own: callers with different
@@ -171,6 +191,9 @@ func (c *Client) request(name string, weight, limit int64, opts []Option) *reque
 	}
 	for _, o := range opts {
 		o(r)
+	}
+	if r.label == "" && r.minHold > 0 {
+		r.label = c.opts.Label // its entry may outlive the session, which has the client's label
 	}
 	return r
 }

@@ -1,10 +1,12 @@
 // Package holdfast gives programs distributed locks that live in the database they already run: mutual exclusion,
 // shared (reader) locks and counted permits, without another service to operate.
 //
-//	store, err := holdsqlite.Open("/var/lib/alarms/holdfast.db", nil)
+//	store, err := holdsqlite.Open("/var/lib/alarms/locks.db", nil)
 //	...
 //	client := holdfast.New(store, &holdfast.Options{Label: "alarm-node-1"})
 //	defer client.Close(context.Background())
+//	err = client.Setup(ctx) // creates the tables; harmless if they are there
+//	...
 //
 //	err = client.Do(ctx, "alarms", func(ctx context.Context) error {
 //		return process(ctx) // ctx ends, with a cause, before anybody else can hold "alarms"

@@ -14,7 +14,7 @@ type Events struct {
 	Granted  func(Grant)                               // a lease began
 	Waiting  func(name string)                         // a call found the name taken and queued
 	Refused  func(name string, err *HeldError)         // a Try call found the name taken
-	HandOver func(name string, to string)              // a release of this client granted the next ticket, of that label
+	HandOver func(name string, to string)              // a release of this client granted another client's ticket, of that label
 	Lost     func(name string, token int64, err error) // a lease ended without release; err is ErrLost or ErrBroken
 	Released func(name string, token int64, held time.Duration)
 	Requeued func(name string)                                  // a waiting call queues again under a new lease id

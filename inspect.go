@@ -193,6 +193,8 @@ func (c *Client) holder(e driver.Entry, self driver.ID) Holder {
 	var row *driver.Session
 	if f := c.fates[e.Session]; f != nil {
 		row = f.row
+	} else if s := c.session; s != nil && s.id == e.Session {
+		row = &s.row
 	}
 	return describe(e, row, self, c.est.low(c.clock.now()))
 }

@@ -29,7 +29,7 @@ type Lease struct {
 	drop   *drop         // the release, once it is under way
 }
 
-// leaseContext is the context of a lease. Its Err looks at the clock itself, so that a process that was stopped learns
+// leaseContext is the context of a lease. Its Err and Done look at the clock themselves, so that a process that was stopped learns
 // at its first look that its time is over.
 type leaseContext Lease
 
@@ -37,7 +37,10 @@ type leaseKey struct{}
 
 func (x *leaseContext) Deadline() (time.Time, bool) { return x.inner.Deadline() }
 
-func (x *leaseContext) Done() <-chan struct{} { return x.inner.Done() }
+func (x *leaseContext) Done() <-chan struct{} {
+	(*Lease)(x).look()
+	return x.inner.Done()
+}
 
 func (x *leaseContext) Err() error {
 	if err := x.inner.Err(); err != nil {
@@ -80,7 +83,7 @@ func (l *Lease) look() {
 	s := l.cell.s
 	now := s.c.clock.now()
 	if now >= s.window() {
-		s.close(ErrLost)
+		s.close(s.unrenewed(now))
 		return
 	}
 	if ends := l.ends.Load(); ends != 0 && now >= instant(ends) {
@@ -104,7 +107,9 @@ func (l *Lease) Name() string {
 }
 
 // Context returns a context that ends when the lease is over. It carries the values of the context the lock was taken
-// with, but not its cancellation. Its Err reads the clock.
+// with, but not its cancellation. Its Err and Done read the clock, so that a process that was stopped learns at its
+// first look. A context derived from it, and a channel that Done returned earlier, learn when the client's own timer has
+// run, some microseconds after the process goes on: before an act that must not come late ask the lease itself.
 func (l *Lease) Context() context.Context { return (*leaseContext)(l) }
 
 // Token returns the fencing token, in microseconds of the database's clock. Tokens of one name strictly increase.
@@ -192,14 +197,15 @@ func (l *Lease) BeginGuard(ctx context.Context) (context.Context, func(), error)
 	if err := l.Err(); err != nil {
 		return nil, nil, err
 	}
+	guarded, cancel := context.WithCancelCause(ctx) // not under the mutex: ctx is the caller's
 	c := l.cell.s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := l.over.Load(); err != nil {
+		cancel(*err)
 		return nil, nil, *err
 	}
 	l.guards++
-	guarded, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(l.inner, func() { cancel(context.Cause(l.inner)) })
 	var ended atomic.Bool
 	return guarded, func() {

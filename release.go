@@ -123,8 +123,13 @@ func (c *Client) shut(ctx context.Context) error {
 		}
 		c.cancel(ErrClosed)
 	}
+	if !first {
+		<-c.shutdown
+		return nil
+	}
 	c.wg.Wait()
 	c.drain()
+	close(c.shutdown)
 	return nil
 }
 
@@ -167,8 +172,16 @@ func (s *session) releaseAll(ctx context.Context) {
 	c.mu.Unlock()
 	slices.SortStableFunc(cells, func(a, b *cell) int { return len(b.rec.Tickets) - len(a.rec.Tickets) })
 	for batch := range slices.Chunk(cells, driver.MaxBatch) {
-		s.releaseBatch(batch)
+		if ctx.Err() == nil {
+			s.releaseBatch(ctx, batch)
+		}
 	}
+	c.mu.Lock()
+	for _, cl := range cells { // not before: they would stand in the way of the batches
+		cl.running = false
+		cl.kick()
+	}
+	c.mu.Unlock()
 	for _, d := range drops {
 		select {
 		case <-d.done:
@@ -180,7 +193,7 @@ func (s *session) releaseAll(ctx context.Context) {
 	}
 }
 
-func (s *session) releaseBatch(batch []*cell) {
+func (s *session) releaseBatch(ctx context.Context, batch []*cell) {
 	c := s.c
 	c.mu.Lock()
 	now := c.clock.now()
@@ -199,7 +212,12 @@ func (s *session) releaseBatch(batch []*cell) {
 	c.mu.Unlock()
 	var done []bool
 	var err error
-	s.limited(c.urgent, func(ctx context.Context) { done, err = c.store.Swap(ctx, changes) })
+	s.limited(c.urgent, func(call context.Context) {
+		call, cancel := context.WithCancel(call)
+		defer cancel()
+		defer context.AfterFunc(ctx, cancel)()
+		done, err = c.store.Swap(call, changes)
+	})
 	s.answered(func() {
 		for i, cl := range swapped {
 			switch change := changes[i]; {
@@ -211,10 +229,6 @@ func (s *session) releaseBatch(batch []*cell) {
 			default:
 				cl.lookAgain()
 			}
-		}
-		for _, cl := range batch {
-			cl.running = false
-			cl.kick()
 		}
 	})
 }

@@ -119,6 +119,7 @@ func (cl *cell) grab(w *waiter) func() {
 				switch {
 				case len(taken) == 1 && taken[0]:
 					entry.Rev = seed
+					cl.noteKnown = false // the Grab left it
 					cl.changed(driver.Record{Name: cl.name, Revision: seed, Holders: []driver.Entry{entry}}, stamp)
 				case err != nil:
 					cl.fenced(err, seed)
@@ -195,11 +196,10 @@ func (cl *cell) change() func() {
 	}
 	cl.tidy(d, now)
 	note := cl.writeNote(d)
-	taken, full := cl.fill(d)
-	for _, w := range cl.tries {
-		if d.Try(w.req.entry(w.id, cl.s.id)) == arbiter.Full {
-			full = true
-		}
+	taken, noRoom := cl.fill(d)
+	tried := make([]arbiter.Outcome, len(cl.tries))
+	for i, w := range cl.tries {
+		tried[i] = d.Try(w.req.entry(w.id, cl.s.id))
 	}
 	if cl.floor() > cl.rec.Revision {
 		d.Raise()
@@ -214,11 +214,18 @@ func (cl *cell) change() func() {
 		cl.lookAgain()
 		return cl.load()
 	}
-	for len(cl.tries) > 0 {
-		cl.refuse(cl.tries[0], d, full)
+	for i, w := range slices.Clone(cl.tries) {
+		if tried[i] != arbiter.Present { // one that is there is a grant postponed in doubt
+			cl.refuse(w, d, tried[i] == arbiter.Full)
+		}
 	}
-	if full && len(cl.placed) == 0 {
-		cl.giveUp(cl.local[0], ErrFull)
+	for _, w := range noRoom {
+		cl.giveUp(w, ErrFull)
+	}
+	if len(cl.drops) > 0 || cl.fence > 0 {
+		cl.observe(cl.rec, cl.asOf) // what came after the record was taken over is settled by it too
+	}
+	if len(noRoom) > 0 {
 		return func() {} // the next one may fare better
 	}
 	cl.recheckLater(d)
@@ -230,16 +237,17 @@ func (cl *cell) change() func() {
 func (cl *cell) tidy(d *arbiter.Draft, now instant) {
 	c := cl.s.c
 	d.Evict(c.deadIn(cl.rec, now), c.judged(cl.rec, now))
+	drops := make(map[driver.ID]bool, len(cl.drops))
 	for _, x := range cl.drops {
-		d.Drop(x.id, x.cancel)
+		drops[x.id] = x.cancel
 	}
+	d.DropAll(drops)
 	ids := cl.ids()
-	for _, id := range strays(d.Holders(), cl.s.id, ids) {
-		d.Drop(id, true)
+	lost := make(map[driver.ID]bool)
+	for _, id := range slices.Concat(strays(d.Holders(), cl.s.id, ids), strays(d.Tickets(), cl.s.id, ids)) {
+		lost[id] = true
 	}
-	for _, id := range strays(d.Tickets(), cl.s.id, ids) {
-		d.Drop(id, true)
-	}
+	d.DropAll(lost)
 }
 
 func strays(entries []driver.Entry, session driver.ID, ids map[driver.ID]struct{}) []driver.ID {
@@ -271,11 +279,13 @@ func (cl *cell) ids() map[driver.ID]struct{} {
 }
 
 // fill queues waiters until two tickets of this session stand in the queue, and returns those it took from the local
-// list. Waiters whose request was sent before but shows nowhere are requested again.
-// full says that the record has no room for the next one.
-func (cl *cell) fill(d *arbiter.Draft) (taken []*waiter, full bool) {
+// list. Waiters whose request was sent before but shows nowhere are requested again. It also returns those for whom the
+// record has no room; a local one is not among them while another of this cell is in the queue.
+func (cl *cell) fill(d *arbiter.Draft) (taken, noRoom []*waiter) {
 	for _, w := range cl.placed {
-		d.Request(w.req.entry(w.id, cl.s.id))
+		if d.Request(w.req.entry(w.id, cl.s.id)) == arbiter.Full {
+			noRoom = append(noRoom, w)
+		}
 	}
 	queued := 0
 	for _, e := range d.Tickets() {
@@ -290,10 +300,13 @@ func (cl *cell) fill(d *arbiter.Draft) (taken []*waiter, full bool) {
 			queued++
 		case arbiter.Granted, arbiter.Present:
 		default:
-			return cl.local[:n:n], true
+			if len(cl.placed) == 0 && n == 0 {
+				noRoom = append(noRoom, w)
+			}
+			return cl.local[:n:n], noRoom
 		}
 	}
-	return cl.local[:n:n], false
+	return cl.local[:n:n], noRoom
 }
 
 // writeNote puts the oldest note to be written into the draft.

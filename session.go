@@ -30,9 +30,11 @@ type session struct {
 	nonce driver.Nonce // of the last acknowledged beat; only beats uses it
 
 	// guarded by the client's mutex
-	notice  int64 // as last acted on
-	looking bool  // lookAtHeld runs
-	over    error // why it ended
+	row     driver.Session // as joined
+	beatErr error          // of the last beat, if it failed
+	notice  int64          // as last acted on
+	looking bool           // lookAtHeld runs
+	over    error          // why it ended
 	cells   map[string]*cell
 	waiting map[*cell]struct{}  // cells to be re-checked
 	timed   map[*Lease]struct{} // leases with a MaxHold
@@ -93,6 +95,7 @@ func (c *Client) join(j *join) {
 		Program: filepath.Base(os.Args[0]),
 	}
 	row.Host, _ = os.Hostname() // for people only
+	s.row = row
 	s.ctx, s.cancel = context.WithCancelCause(c.base)
 	ctx, cancel := c.call(s.ctx)
 	defer cancel()
@@ -170,7 +173,14 @@ func (s *session) beats() {
 			if s.ctx.Err() != nil {
 				return
 			}
+			if errors.Is(err, ErrLost) {
+				s.close(err)
+				return
+			}
 			c.log.Warn("the session could not be renewed", "left", s.window().sub(received), "error", err)
+			c.mu.Lock()
+			s.beatErr = err
+			c.mu.Unlock()
 			pause.Reset(c.ttl / 15)
 			continue
 		}
@@ -195,7 +205,7 @@ func (s *session) renewed(sent, received instant, reply driver.BeatReply) bool {
 		from = received
 	}
 	if !s.open() {
-		s.close(ErrLost)
+		s.close(s.unrenewed(received))
 		return false
 	}
 	c.mu.Lock()
@@ -204,6 +214,7 @@ func (s *session) renewed(sent, received instant, reply driver.BeatReply) bool {
 		return false
 	}
 	left := s.window().sub(received)
+	s.beatErr = nil
 	if s.doubtBy == 0 || sent >= s.doubtAt {
 		s.trust.Store(int64(from.add(c.ttl - c.margin)))
 		s.undoubt()
@@ -224,6 +235,19 @@ func (s *session) renewed(sent, received instant, reply driver.BeatReply) bool {
 	return true
 }
 
+// unrenewed says why the window closed.
+func (s *session) unrenewed(now instant) error {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if s.beatErr != nil {
+		return fmt.Errorf("%w: not renewed in time: %w", ErrLost, s.beatErr)
+	}
+	if late := now.sub(s.window()); late > s.c.margin {
+		return fmt.Errorf("%w: not renewed in time: this process stood still until %v after the end", ErrLost, late.Round(time.Millisecond))
+	}
+	return fmt.Errorf("%w: not renewed in time: the database did not answer", ErrLost)
+}
+
 // watch closes the window in time, ends leases whose MaxHold is up, and looks for clocks that contradict each other.
 func (s *session) watch() {
 	c := s.c
@@ -238,7 +262,7 @@ func (s *session) watch() {
 		}
 		now := c.clock.now()
 		if now >= s.window() {
-			s.close(ErrLost)
+			s.close(s.unrenewed(now))
 			return
 		}
 		c.mu.Lock()
@@ -379,6 +403,14 @@ func (c *Client) rehome() {
 				c.tell()
 				return
 			}
+			if err != nil && c.hopeless(err) {
+				for _, w := range c.orphans {
+					w.finish(nil, err)
+				}
+				c.orphans, c.homing = nil, false
+				c.mu.Unlock()
+				return
+			}
 			c.mu.Unlock()
 			if err != nil {
 				c.log.Warn("no session can be joined; trying again", "error", err)
@@ -386,6 +418,12 @@ func (c *Client) rehome() {
 			}
 		}
 	})
+}
+
+// hopeless reports whether trying again cannot help.
+func (c *Client) hopeless(err error) bool {
+	fault := c.store.Classify(err)
+	return fault == driver.FaultPermanent || fault == driver.FaultDenied
 }
 
 // sleep waits for d or until ctx ends.

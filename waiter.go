@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/holdfastdb/holdfast/driver"
 )
@@ -57,7 +58,7 @@ func (c *Client) await(ctx context.Context, r *request) (*Lease, error) {
 	}
 	parent, _ := ctx.Value(leaseKey{}).(*Lease)
 	for l := parent; l != nil; l = l.parent {
-		if l.cell.s.c.store == c.store && l.cell.name == r.stored && l.over.Load() == nil {
+		if sameStore(l.cell.s.c.store, c.store) && l.cell.name == r.stored && l.over.Load() == nil {
 			return nil, ErrReentrant
 		}
 	}
@@ -85,19 +86,30 @@ func (c *Client) await(ctx context.Context, r *request) (*Lease, error) {
 	return w.lease, nil
 }
 
+func sameStore(a, b driver.Store) bool {
+	return reflect.ValueOf(a).Comparable() && a == b
+}
+
 // enter hands the waiter to the cell of its name in the current session.
 func (c *Client) enter(ctx context.Context, w *waiter) error {
 	for {
 		s, err := c.joined(ctx)
-		if err != nil {
-			return err
-		}
 		c.mu.Lock()
-		if c.closed {
+		switch {
+		case c.closed:
 			c.mu.Unlock()
 			return ErrClosed
-		}
-		if s.over != nil {
+		case err != nil && (w.req.try || !c.est.valid || ctx.Err() != nil || c.hopeless(err)):
+			c.mu.Unlock()
+			return err
+		case err != nil: // there was a session before: wait for the next one
+			c.arrived++
+			w.seq = c.arrived
+			c.orphans = append(c.orphans, w)
+			c.rehome()
+			c.mu.Unlock()
+			return nil
+		case s.over != nil:
 			c.mu.Unlock()
 			continue
 		}

@@ -30,7 +30,7 @@ type Store interface {
 
 	// Beat is a compare-and-set: it applies if and only if the row exists, is not dead, and its nonce is prev or next;
 	// then the nonce becomes next and the beat is stamped by the database's clock. One statement or
-	// transaction.
+	// transaction. An error that is ErrLost says that the session is gone for good, as when its file was replaced.
 	Beat(ctx context.Context, id ID, prev, next Nonce) (BeatReply, error)
 
 	// Reap marks dead those of ids that have been silent, by the clock that stamped the beat, for as long as
@@ -122,7 +122,7 @@ type Lease interface {
 	Token() Micros      // its fencing token
 	Store() Store       // the store the lease was taken through
 
-	// BeginGuard opens a guarded section: until end is called, releasing the lease answers ErrGuarded. It fails with
-	// ErrLost if the lease is over. The returned context ends when the lease does, or ctx.
+	// BeginGuard opens a guarded section: until end is called, releasing the lease answers ErrGuarded. It fails with ErrLost
+	// if the lease was lost, and with an error that says so if it was released. The returned context ends when the lease does, or ctx.
 	BeginGuard(ctx context.Context) (guarded context.Context, end func(), err error)
 }

@@ -22,22 +22,29 @@ import (
 // once. A busy timeout, if there is one, cannot be interrupted, so InTx may outlast its context by that much.
 //
 // SQLite has one writer at a time: while fn runs, all other writes of the file wait, the heartbeats of every process
-// too. So keep it short; after a third of the session's TTL the transaction is rolled back and InTx fails with
+// too. So keep it short; after a third of the shortest TTL of the sessions that live the transaction is rolled back and InTx fails with
 // context.DeadlineExceeded. Statements that fn gives a context of its own are interrupted only at the end of that one.
 // Releasing the lease, or locking anything in the same file, inside fn would wait for the transaction itself.
 //
-// It returns fn's error as it is, driver.ErrLost (wrapped) if the lease is over, the context's error, or SQLite's. The
+// It returns fn's error as it is, driver.ErrLost (wrapped) if the lease was lost, holdfast.ErrReleased (wrapped) if it was released, the context's error, or SQLite's. The
 // transaction is rolled back unless the error is nil; a panic of fn rolls back and goes on. If the error is one of COMMIT
 // itself (an I/O error), the outcome is unknown.
 func InTx(ctx context.Context, db *sql.DB, lease driver.Lease, fn func(tx *sql.Tx) error) error {
 	guarded, end, err := lease.BeginGuard(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("holdsqlite: guarded transaction on %q: %w", lease.StoredName(), err)
 	}
 	defer end()
 	guarded, cancel := context.WithCancelCause(guarded)
 	defer cancel(nil)
 
+	if s, ok := lease.Store().(*Store); ok {
+		done, err := s.queueUp(guarded)
+		if err != nil {
+			return fmt.Errorf("holdsqlite: guarded transaction on %q: %w", lease.StoredName(), context.Cause(guarded))
+		}
+		defer done()
+	}
 	tx, ttl, err := beginGuarded(guarded, db, lease)
 	if err != nil {
 		return reason(guarded, err)
@@ -45,7 +52,7 @@ func InTx(ctx context.Context, db *sql.DB, lease driver.Lease, fn func(tx *sql.T
 	defer tx.Rollback() // after a COMMIT there is nothing to roll back
 	limit := ttl / 3
 	timer := time.AfterFunc(limit, func() {
-		cancel(fmt.Errorf("holdsqlite: guarded transaction on %q: not done after %v, a third of the session's TTL: %w",
+		cancel(fmt.Errorf("holdsqlite: guarded transaction on %q: not done after %v, a third of the shortest TTL on the file: %w",
 			lease.StoredName(), limit, context.DeadlineExceeded))
 	})
 	defer timer.Stop()
@@ -59,6 +66,31 @@ func InTx(ctx context.Context, db *sql.DB, lease driver.Lease, fn func(tx *sql.T
 		return reason(guarded, err)
 	}
 	return nil
+}
+
+// queueUp takes the place of a writer of this process, in which the beats of its own sessions stand too, and after a long
+// guarded transaction leaves the file free for long enough that those of other processes, which look every few
+// milliseconds, get their turn: else one such transaction after the other would cost everybody their leases.
+func (s *Store) queueUp(ctx context.Context) (done func(), err error) {
+	if rest := time.Duration(s.guarded.Load()) + 2*longestPause - time.Since(s.opened); rest > 0 && s.guarded.Load() > 0 {
+		pause := time.NewTimer(rest)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if err := acquire(ctx, s.writes.pen); err != nil {
+		return nil, err
+	}
+	began := time.Since(s.opened)
+	return func() {
+		if now := time.Since(s.opened); now-began > longestPause {
+			s.guarded.Store(int64(now))
+		}
+		<-s.writes.pen
+	}, nil
 }
 
 // reason is err, or why ctx ended if it has: database/sql only says that the transaction is over.
@@ -104,7 +136,8 @@ func Guard(ctx context.Context, tx *sql.Tx, lease driver.Lease) error {
 	return err
 }
 
-// guardTx guards and says how long the lease's session lives without a beat.
+// guardTx guards and says how long every session that lives on the file lives without a beat: the shortest of their TTLs,
+// for all their beats wait for the transaction.
 func guardTx(ctx context.Context, tx *sql.Tx, lease driver.Lease) (ttl time.Duration, err error) {
 	name := lease.StoredName()
 	fail := func(err error) (time.Duration, error) { return 0, fmt.Errorf("holdsqlite: guard %q: %w", name, err) }
@@ -137,7 +170,8 @@ func guardTx(ctx context.Context, tx *sql.Tx, lease driver.Lease) (ttl time.Dura
 		}
 		// A session marked dead has lost its leases, even those that nobody took over yet.
 		var us int64
-		switch err := tx.QueryRowContext(ctx, s.sql(guardTTL), h.Session.String()).Scan(&us); {
+		now := s.now()
+		switch err := tx.QueryRowContext(ctx, s.sql(guardTTL), h.Session.String(), now.clock, now.us).Scan(&us); {
 		case errors.Is(err, sql.ErrNoRows):
 			return fail(driver.ErrLost)
 		case err != nil:

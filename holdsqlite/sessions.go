@@ -3,6 +3,7 @@ package holdsqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -43,6 +44,9 @@ func (s *Store) Beat(ctx context.Context, id driver.ID, prev, next driver.Nonce)
 			}, beat, id.String(), prev.String(), next.String(), at.clock, at.us, at.wallUS)
 		}, beat)
 	})
+	if errors.Is(err, ErrReplaced) {
+		err = fmt.Errorf("%w: %w", driver.ErrLost, err) // nobody will find this session at its path again
+	}
 	if err != nil {
 		return driver.BeatReply{}, err
 	}

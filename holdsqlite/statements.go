@@ -114,7 +114,8 @@ FROM json_each(?1) AS k JOIN {prefix}sessions AS s ON s.id = k.value ORDER BY k.
 	// The guarded transaction. The write comes first: it takes the lock that a take-over would have to take.
 	guard      = `UPDATE {prefix}records SET guard = guard + 1 WHERE name = ?1`
 	guardState = `SELECT state FROM {prefix}records WHERE name = ?1`
-	guardTTL   = `SELECT ttl_us FROM {prefix}sessions WHERE id = ?1 AND dead = 0`
+	guardTTL   = `SELECT (SELECT min(ttl_us) FROM {prefix}sessions WHERE dead = 0 AND (id = ?1 OR beat_clock = ?2 AND beat_us + ttl_us > ?3))
+FROM {prefix}sessions WHERE id = ?1 AND dead = 0`
 
 	databaseFile = `SELECT file FROM pragma_database_list WHERE name = 'main'`
 )

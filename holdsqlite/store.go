@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfastdb/holdfast/driver"
 )
@@ -32,6 +33,9 @@ type Store struct {
 	// One connection each, so that none of these waits for another in the queue of this process: beats, releases and
 	// cancels, the other changes, those that must survive a power cut, and reads, which never wait for a writer.
 	beats, urgent, writes, durable, reads *lane
+
+	guarded atomic.Int64 // when the last long guarded transaction ended, in nanoseconds since opened
+	opened  time.Time
 
 	file   atomic.Pointer[os.FileInfo] // the file as first opened
 	known  atomic.Bool                 // the schema's version has been checked
@@ -69,7 +73,7 @@ func Open(path string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("holdsqlite: open %q: %w", path, err)
 	}
-	s := &Store{path: real, dir: filepath.Dir(real), prefix: prefix, clock: clockName(driver.Here())}
+	s := &Store{path: real, dir: filepath.Dir(real), prefix: prefix, clock: clockName(driver.Here()), opened: time.Now()}
 	// NORMAL is enough for what dies with the machine's processes, and ten times as fast; see the package comment.
 	pen := make(chan struct{}, 1)
 	for _, l := range []struct {

@@ -19,15 +19,31 @@ const driveLetters = runtime.GOOS == "windows"
 // getenv looks up environment variables; os.Getenv will do. An environment without HOME (or LocalAppData) is ErrURL: a
 // guess, like a file in /tmp, could be another one for each process, or another user's.
 func Default(getenv func(string) string) (string, error) {
+	file, err := defaultFile(getenv)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return "", fmt.Errorf("create the state directory: %w", err)
+	}
+	return "sqlite:" + file, nil
+}
+
+// DefaultExisting returns the same URL as Default and creates nothing: it is for OpenExisting.
+func DefaultExisting(getenv func(string) string) (string, error) {
+	file, err := defaultFile(getenv)
+	if err != nil {
+		return "", err
+	}
+	return "sqlite:" + file, nil
+}
+
+func defaultFile(getenv func(string) string) (string, error) {
 	dir, err := stateDir(runtime.GOOS, getenv)
 	if err != nil {
 		return "", err
 	}
-	dir = filepath.Join(dir, "holdfast")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("create the state directory: %w", err)
-	}
-	return "sqlite:" + filepath.Join(dir, "holdfast.db"), nil
+	return filepath.Join(dir, "holdfast", "holdfast.db"), nil
 }
 
 // stateDir follows the XDG Base Directory Specification 0.8, by which a relative XDG_STATE_HOME is to be ignored.

@@ -2,6 +2,7 @@ package openurl_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,6 +26,12 @@ func ExampleOpen() {
 	// Output:
 	// alarms <nil>
 	// <nil> <nil>
+}
+
+func ExampleOpenExisting() {
+	_, _, err := openurl.OpenExisting(context.Background(), "sqlite:/no/such/locks.db")
+	fmt.Println(errors.Is(err, openurl.ErrNoDatabase), err)
+	// Output: true there is no database at /no/such/locks.db
 }
 
 func ExampleDefault() {

@@ -101,6 +101,53 @@ func TestADatabaseThatCannotBeOpenedIsNotErrURLAndLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestOpenExistingCreatesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	empty := filepath.Join(dir, "empty.db")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(dir, "a.db"), filepath.Join(dir, "no", "such.db"), empty} {
+		store, done, err := OpenExisting(t.Context(), "sqlite:"+path)
+		if !errors.Is(err, ErrNoDatabase) || store != nil || done != nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v, want ErrNoDatabase with the path, and nothing open", path, err)
+		}
+	}
+	if files, err := os.ReadDir(dir); len(files) != 1 || err != nil {
+		t.Errorf("something was created: %v, %v", files, err)
+	}
+	if _, _, err := OpenExisting(t.Context(), "sqlite:"+dir); err == nil || errors.Is(err, ErrNoDatabase) {
+		t.Errorf("a directory: %v, want another error than ErrNoDatabase", err)
+	}
+	if _, _, err := OpenExisting(t.Context(), "oracle://x"); !errors.Is(err, ErrURL) {
+		t.Errorf("a bad URL: %v, want ErrURL", err)
+	}
+}
+
+func TestOpenExistingOpensWhatOpenHasMade(t *testing.T) {
+	t.Parallel()
+	file := "sqlite:" + filepath.Join(t.TempDir(), "a.db")
+	if _, done, err := Open(t.Context(), file); err != nil {
+		t.Fatal(err)
+	} else if err := done(); err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{file, "mem:"} {
+		store, done, err := OpenExisting(t.Context(), url)
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		if _, err := store.Load(t.Context(), []driver.Known{{Name: "x"}}); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+		if err := done(); err != nil {
+			t.Errorf("%s: close: %v", url, err)
+		}
+	}
+}
+
 func TestTheStateDirectoryIsTheSystems(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -129,9 +176,20 @@ func TestTheStateDirectoryIsTheSystems(t *testing.T) {
 func TestDefaultMakesADirectoryForTheUserAlone(t *testing.T) {
 	t.Parallel()
 	home := filepath.Join(t.TempDir(), "new")
-	url, err := Default(func(key string) string {
+	getenv := func(key string) string {
 		return map[string]string{"XDG_STATE_HOME": home, "LocalAppData": home}[key]
-	})
+	}
+	existing, err := DefaultExisting(getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(home); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("DefaultExisting made the directory: %v", err)
+	}
+	url, err := Default(getenv)
+	if existing != url {
+		t.Errorf("DefaultExisting is %q, want that of Default, %q", existing, url)
+	}
 	dir := filepath.Join(home, "holdfast")
 	if want := "sqlite:" + filepath.Join(dir, "holdfast.db"); url != want || err != nil {
 		t.Fatalf("%q, %v; want %q", url, err, want)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -35,8 +36,8 @@ const openTimeout = 15 * time.Second
 type invocation struct {
 	args, env             []string
 	stdin, stdout, stderr *os.File
-	url                   string // --url, else HOLDFAST_URL, else empty
-	urlGiven              func() bool
+	url                   string        // --url, else HOLDFAST_URL, else empty
+	urlSource             func() string // which of the two; empty: neither
 }
 
 // Main is the program: it does what args (args[0] is the program's own name) say and returns the exit status. ctx ends
@@ -44,12 +45,13 @@ type invocation struct {
 // for a process of its own.
 func Main(ctx context.Context, args, env []string, stdin, stdout, stderr *os.File) int {
 	inv := &invocation{args: args, env: env, stdin: stdin, stdout: stdout, stderr: stderr}
-	root := inv.command()
+	out := &printer{Writer: stdout}
+	root := inv.command(out)
 	root.SetArgs(args[1:])
-	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = printed(out.err)
+	}
 	if err == nil {
 		return 0
 	}
@@ -86,25 +88,47 @@ func end(err error) error {
 	return &ending{statusUnavailable, err}
 }
 
-func (inv *invocation) command() *cobra.Command {
+// command is the tree of commands. What cobra itself prints, help and completions, goes to out.
+func (inv *invocation) command(out io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "holdfast",
-		Short: "Distributed locks on the database you already run",
-		Long: `Holdfast runs a command while it holds a lock, so that it never runs twice at the same time, on one machine or many.
+		Short: "Locks on the database you already run",
+		Long: `Holdfast runs a command while it holds a lock, so that it never runs twice at the same time on one machine. This version
+does not lock across machines.
 
-The locks live in a database, named by --url, else by HOLDFAST_URL (not shown by ps, so better for passwords), else a
-SQLite file in your state directory:
+The locks live in a database, named by --url, else by HOLDFAST_URL (not shown by ps, so better for passwords; empty counts
+as unset), else a SQLite file in your state directory:
 
   sqlite:PATH   a SQLite file, for the processes of one machine
-  mem:          the memory of this one process, for trying things out`,
+  mem:          the memory of this one process, for trying things out: it excludes nobody else
+
+The file in your state directory is yours alone. Jobs of several users, or with other values of XDG_STATE_HOME, exclude
+each other only if all of them name one file that all can write.
+
+"run" makes the file if it is not there, in a directory that is. "ls", "show" and "break" make nothing: they exit with 69
+if there is no database at the URL. Without a URL, and before the first run, they find that nothing is held.`,
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetIn(inv.stdin)
+	root.SetOut(out)
+	root.SetErr(inv.stderr)
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.PersistentFlags().StringVar(&inv.url, "url", inv.getenv("HOLDFAST_URL"), "database `URL` (default: HOLDFAST_URL, else a SQLite file)")
 	root.PersistentFlags().Lookup("url").DefValue = "" // help must not show a password
-	inv.urlGiven = func() bool { return inv.url != "" || root.PersistentFlags().Changed("url") }
+	inv.urlSource = func() string {
+		switch {
+		case root.PersistentFlags().Changed("url"): // --url "$UNSET" must not fall back to another database in silence
+			return "--url"
+		case inv.url != "":
+			return "HOLDFAST_URL"
+		}
+		return ""
+	}
 	root.AddCommand(inv.runCommand(), inv.lsCommand(), inv.showCommand(), inv.breakCommand(), inv.versionCommand())
 	inv.addGuard(root)
+	inv.ownWords(root)
 	return root
 }
 
@@ -124,9 +148,30 @@ func (inv *invocation) say(format string, args ...any) {
 	fmt.Fprintf(inv.stderr, "holdfast: %s\n", plain(strings.ReplaceAll(text, "\n", "; ")))
 }
 
-// connect opens the database and makes a client of it. done closes both.
+// connect opens the database, which is created if it is not there, and makes a client of it. done closes both.
 func (inv *invocation) connect(ctx context.Context, opts *holdfast.Options) (client *holdfast.Client, done func(), err error) {
-	store, closeStore, err := inv.open(ctx)
+	return inv.client(ctx, opts, openurl.Default, openurl.Open)
+}
+
+// connectExisting is connect for the commands that look: it creates nothing. If no URL is given and the default file is
+// not there, nothing was ever locked, and an empty database tells the same.
+func (inv *invocation) connectExisting(ctx context.Context) (client *holdfast.Client, done func(), err error) {
+	return inv.client(ctx, nil, openurl.DefaultExisting, func(ctx context.Context, url string) (driver.Store, func() error, error) {
+		store, done, err := openurl.OpenExisting(ctx, url)
+		if inv.urlSource() == "" && errors.Is(err, openurl.ErrNoDatabase) {
+			return openurl.Open(ctx, "mem:")
+		}
+		return store, done, err
+	})
+}
+
+type (
+	locator func(getenv func(string) string) (url string, err error)
+	opener  func(ctx context.Context, url string) (store driver.Store, done func() error, err error)
+)
+
+func (inv *invocation) client(ctx context.Context, opts *holdfast.Options, locate locator, open opener) (client *holdfast.Client, done func(), err error) {
+	store, closeStore, err := inv.open(ctx, locate, open)
 	if err != nil {
 		return nil, nil, end(err)
 	}
@@ -139,17 +184,22 @@ func (inv *invocation) connect(ctx context.Context, opts *holdfast.Options) (cli
 	}, nil
 }
 
-func (inv *invocation) open(ctx context.Context) (store driver.Store, done func() error, err error) {
-	url := inv.url
-	if !inv.urlGiven() { // --url "$UNSET" must not fall back to another database in silence
-		if url, err = openurl.Default(inv.getenv); err != nil {
+func (inv *invocation) open(ctx context.Context, locate locator, open opener) (store driver.Store, done func() error, err error) {
+	url, source := inv.url, inv.urlSource()
+	if source == "" {
+		if url, err = locate(inv.getenv); err != nil {
 			return nil, nil, fmt.Errorf("open the database: %w: pass --url or set HOLDFAST_URL", err)
 		}
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, openTimeout, fmt.Errorf("it did not answer in %v", openTimeout))
 	defer cancel()
-	if store, done, err = openurl.Open(limited, url); err != nil {
-		if cause := context.Cause(limited); cause != nil {
+	if store, done, err = open(limited, url); err != nil {
+		switch cause := context.Cause(limited); {
+		case errors.Is(err, openurl.ErrURL):
+			return nil, nil, fmt.Errorf("%s: %w", source, err)
+		case errors.Is(err, openurl.ErrNoDatabase):
+			return nil, nil, err
+		case cause != nil:
 			err = cause
 		}
 		return nil, nil, fmt.Errorf("open the database: %w", err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfastdb/holdfast"
+	"github.com/holdfastdb/holdfast/driver"
 )
 
 // duration is a flag: seconds as in flock(1), 1.5, or a Go duration, 90s.
@@ -47,6 +48,18 @@ func (d *duration) String() string {
 
 func (d *duration) Type() string { return "duration" }
 
+// short writes a duration without the zeros that its String has: 1h, not 1h0m0s.
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
 // permits is the flag N/K: N permits of K.
 type permits struct{ n, limit int }
 
@@ -55,8 +68,8 @@ func (p *permits) Set(text string) error {
 	var err, limitErr error
 	p.n, err = number(n)
 	p.limit, limitErr = number(limit)
-	if err != nil || limitErr != nil || p.n < 1 || p.limit < p.n {
-		return errors.New("want N/K, N permits of K, with 1 <= N <= K")
+	if err != nil || limitErr != nil || p.n < 1 || p.limit < p.n || p.limit >= driver.All {
+		return errors.New("want N/K, N permits of K, with 1 <= N <= K <= 1073741823")
 	}
 	return nil
 }

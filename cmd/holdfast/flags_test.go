@@ -23,6 +23,18 @@ func TestADurationIsSecondsOrHasAUnit(t *testing.T) {
 	}
 }
 
+func TestADurationIsWrittenWithoutIdleZeros(t *testing.T) {
+	t.Parallel()
+	for text, d := range map[string]time.Duration{
+		"1h": time.Hour, "1h30m": 90 * time.Minute, "1h0m1s": time.Hour + time.Second, "10m": 10 * time.Minute,
+		"10s": 10 * time.Second, "750ms": 750 * time.Millisecond, "0s": 0,
+	} {
+		if got := short(d); got != text {
+			t.Errorf("%v: %q, want %q", d, got, text)
+		}
+	}
+}
+
 func FuzzFlagsAreInRangeOrRefused(f *testing.F) {
 	for _, text := range []string{"", "1.5", "90s", "-1", "NaN", "1e400", "0x1p-2", "9223372036854775807ns", "1/2", "3/2", "/", "255", "-0"} {
 		f.Add(text)

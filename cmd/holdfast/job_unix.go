@@ -229,3 +229,13 @@ func cannotRun(command string, err error) error {
 	}
 	return &ending{status, fmt.Errorf("run %s: %w", command, err)}
 }
+
+// leftSession reports whether this process is in another session (setsid(2)) than the process pid.
+func leftSession(pid int) bool {
+	theirs, err := unix.Getsid(pid)
+	if err != nil {
+		return false
+	}
+	own, err := unix.Getsid(0)
+	return err == nil && own != theirs
+}

@@ -60,3 +60,6 @@ func isTerminal(f *os.File) bool {
 
 // addGuard adds nothing: there is no guard on Windows.
 func (inv *invocation) addGuard(*cobra.Command) {}
+
+// leftSession is false: Windows has no such sessions.
+func leftSession(int) bool { return false }

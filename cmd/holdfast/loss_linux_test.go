@@ -123,7 +123,7 @@ func TestBreakExitsWithOneIfSomebodyDoesNotGiveWay(t *testing.T) {
 	holder, in := b.holder("run", "x", "--")
 	_ = holder.Process.Signal(syscall.SIGSTOP) // it cannot give way
 	r := b.run("break", "--yes", "--wait", "0.2", "x")
-	if r.status != statusBusy || r.stdout != "" || !strings.Contains(r.stderr, "did not give way") {
+	if r.status != statusBusy || r.stdout != "" || strings.Count(r.stderr, "\n") != 1 || !strings.HasSuffix(r.stderr, "did not give way in 200ms: the request stands\n") {
 		t.Errorf("exit %d, %q, %q; want %d", r.status, r.stdout, r.stderr, statusBusy)
 	}
 	if r := b.run("break", "--yes", "--wait", "0", "x"); r.status != statusBusy {
@@ -140,5 +140,43 @@ func TestBreakExitsWithOneIfSomebodyDoesNotGiveWay(t *testing.T) {
 	holder.end()
 	if r := b.run("break", "--yes", "x"); r.status != 0 || r.stdout != "nobody holds x\n" {
 		t.Errorf("of a free name: exit %d, %q", r.status, r.stdout)
+	}
+}
+
+func TestBreakDoesNotWaitForANameThatIsOnlyKept(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	if r := b.run("run", "--min-hold", "1h", "x", "--", "true"); r.status != 0 {
+		t.Fatalf("exit %d: %s", r.status, r.stderr)
+	}
+	for _, args := range [][]string{{"--yes"}, {"--yes", "--wait", "0"}, {"--yes", "--wait", "1h"}} {
+		r := b.run(append(append([]string{"break"}, args...), "x")...)
+		if r.status != statusBusy || r.stdout != "" || !strings.Contains(r.stderr, "kept until 20") || !strings.Contains(r.stderr, "--force") {
+			t.Errorf("%v: exit %d, %q, %q; want %d, and until when", args, r.status, r.stdout, r.stderr, statusBusy)
+		}
+	}
+	if table := b.run("show", "x").stdout; !strings.Contains(table, "kept") || strings.Contains(table, "giving way") {
+		t.Errorf("show:\n%s", table)
+	}
+	if r := b.run("break", "--yes", "--force", "x"); r.status != 0 || !strings.Contains(r.stdout, "was removed") {
+		t.Errorf("force: exit %d, %q, %q", r.status, r.stdout, r.stderr)
+	}
+	b.idle("x")
+}
+
+func TestBreakEndsWhenTheCommandsAreOverThoughTheNameIsKept(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	holder, _ := b.holder("run", "--ttl", "1s", "--label", "the-holder", "--min-hold", "1h", "x", "--")
+	r := b.run("break", "-v", "--yes", "--wait", "1h", "x")
+	if r.status != statusBusy || !strings.HasPrefix(r.stdout, "the-holder") || !strings.HasSuffix(r.stdout, "gave way\n") {
+		t.Errorf("exit %d, %q; want %d and who gave way", r.status, r.stdout, statusBusy)
+	}
+	lines := strings.Split(strings.TrimSuffix(r.stderr, "\n"), "\n")
+	if len(lines) != 2 || !strings.Contains(lines[0], "asking the-holder") || !strings.Contains(lines[0], "up to 1h") || !strings.Contains(lines[1], "kept until 20") {
+		t.Errorf("stderr %q; want who was asked, and until when the name is kept", r.stderr)
+	}
+	if r := holder.end(); r.status != statusLost {
+		t.Errorf("holder: exit %d, want %d", r.status, statusLost)
 	}
 }

@@ -18,10 +18,15 @@ func (inv *invocation) lsCommand() *cobra.Command {
 		Use:   "ls [PREFIX]",
 		Short: "List names, who holds them and how many wait",
 		Long: `List the names that have a record and begin with PREFIX, in byte order. A record outlives its last holder by a day or
-more, as "free".
+more, as "free". HELD BY is the first holder, HOST and PID are where its holdfast (not its command) runs, and MODE is what
+it asked for: exclusive, shared, or N of K permits. "show NAME" tells the STATE of each holder: held, giving way, kept or
+dead.
 
-With --json, print one array of records, each as "show --json" prints it.`,
-		Args:              cobra.MaximumNArgs(1),
+With --json, print one array of records, each as "show --json" prints it; a weight or limit of 1073741824 stands for all.
+
+Exit status: 0, also if there are none; 64 usage; 69 the database is not there, or cannot be reached or used; 74 stdout
+cannot be written.`,
+		Args:              atMostOnePrefix,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return inv.ls(cmd.Context(), strings.Join(args, ""), asJSON)
@@ -32,7 +37,7 @@ With --json, print one array of records, each as "show --json" prints it.`,
 }
 
 func (inv *invocation) ls(ctx context.Context, prefix string, asJSON bool) error {
-	client, done, err := inv.connect(ctx, nil)
+	client, done, err := inv.connectExisting(ctx)
 	if err != nil {
 		return err
 	}

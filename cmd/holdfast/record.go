@@ -104,12 +104,12 @@ func where(e holdfast.Entry) (host, pid string) {
 
 func state(h holdfast.Holder) string {
 	switch {
+	case kept(h): // first: nobody is left to give way
+		return "kept"
 	case h.Broken:
 		return "giving way"
 	case h.Dead:
 		return "dead"
-	case h.Session.IsZero():
-		return "kept"
 	}
 	return "held"
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -32,12 +33,7 @@ func (inv *invocation) runCommand() *cobra.Command {
 		Use:   "run [flags] NAME [--] CMD [ARG...]",
 		Short: "Run a command while holding a lock",
 		Long:  runHelp,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(withoutDashes(args)) < 2 {
-				return errors.New("run: want NAME and CMD, as in: holdfast run backup -- ./backup.sh")
-			}
-			return nil
-		},
+		Args:  runArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			args = withoutDashes(args)
 			return inv.run(cmd.Context(), o, args[0], args[1:])
@@ -50,16 +46,17 @@ func (inv *invocation) runCommand() *cobra.Command {
 	f.BoolVarP(&o.shared, "shared", "s", false, "hold the lock as one of any number of readers")
 	f.Var(&o.permits, "permits", "hold N of K permits instead of the whole")
 	f.VarP(&o.conflict, "conflict-exit-code", "E", "exit status if the lock was held, or the wait ran out")
-	f.Var(&o.ttl, "ttl", "how long the lock stays taken if this machine dies, 1s to 1h (default 15s)")
+	f.Var(&o.ttl, "ttl", "how long the lock stays taken when holdfast cannot renew it (it hangs, is stopped, cannot reach the database), 1s to 1h (default 15s)")
 	f.Var(&o.maxHold, "max-hold", "end CMD so long after the lock was taken")
 	f.Var(&o.minHold, "min-hold", "keep the lock at least so long after it was taken, though CMD ends earlier")
-	f.Var(&o.grace, "grace", "time between TERM and KILL when the lock is lost; default and most: a twentieth of the TTL, at least 50ms")
+	f.Var(&o.grace, "grace", "time between TERM and KILL when the lock is lost; default and most: a twentieth of --ttl, at least 50ms")
 	f.StringVar(&o.label, "label", "", "what others see as the holder (default: the name of CMD)")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "say what is waited for, who holds it, and when it was acquired")
 	return cmd
 }
 
-const runHelp = `Run CMD while holding the lock NAME, waiting for it first come, first served.
+const runHelp = `Run CMD while holding the lock NAME, waiting for it first come, first served. Options come before NAME: what follows
+NAME is CMD. A program of the Go library finds its name under NAME too, with its Namespace and a slash before it.
 
 CMD is looked up before the lock is taken. It inherits stdin, stdout and stderr, runs in a process group of its own, and
 finds HOLDFAST_NAME, HOLDFAST_TOKEN (the fencing token) and HOLDFAST_LEASE in its environment. HUP, INT, QUIT, TERM,
@@ -67,6 +64,9 @@ USR1, USR2 and WINCH are forwarded to the group; while still waiting they end th
 
 The lock is held until every process of the group is gone, like a lock of flock(1) that they inherit. A daemon that is
 not to keep it leaves the group, as by setsid(1).
+
+A lock is not re-entrant. A run inside a run of the same NAME, which would wait for itself, exits with 64 at once; readers
+inside readers (-s), and permits that fit beside those of the outer run, are fine.
 
 If the lock is lost (the database was out of reach for too long, or somebody broke it) the group gets TERM, and KILL
 after --grace, before anybody else can hold the lock.
@@ -79,6 +79,18 @@ Exit status:
   76   the lock was lost or broken while CMD ran, whatever CMD's own status
   126  CMD cannot be run
   127  CMD was not found`
+
+// runArgs wants NAME and CMD. A CMD that looks like an option is most likely one that came too late; one that is really
+// called so can stand after the --.
+func runArgs(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) > 1 && args[1] != "--" && strings.HasPrefix(args[1], "-"):
+		return usage("run: %q stands after NAME, where CMD begins: options come before NAME, as in: holdfast run -n backup -- ./backup.sh", args[1])
+	case len(withoutDashes(args)) < 2:
+		return usage("run: want NAME and CMD, as in: holdfast run backup -- ./backup.sh")
+	}
+	return checkName(cmd, args[0])
+}
 
 // withoutDashes takes out the -- that may stand after NAME.
 func withoutDashes(args []string) []string {
@@ -104,6 +116,9 @@ func (inv *invocation) run(ctx context.Context, o *runOptions, name string, argv
 	if opts.Label == "" {
 		opts.Label = defaultLabel(argv[0])
 	}
+	if most := o.mostGrace(); o.grace.d > most {
+		inv.say("run: --grace %s is cut to %s, a twentieth of --ttl, by when the lock may be another's", short(o.grace.d), short(most))
+	}
 
 	signals := catch()
 	defer signals.stop()
@@ -122,6 +137,9 @@ func (inv *invocation) run(ctx context.Context, o *runOptions, name string, argv
 		return signalled(waiting, err)
 	}
 	defer done()
+	if err := inv.refuseNested(waiting, o, client, name); err != nil {
+		return signalled(waiting, err)
+	}
 	lease, err := inv.acquire(waiting, o, client, name)
 	stop()
 	if lease != nil && !errors.Is(context.Cause(waiting), context.Canceled) {
@@ -143,17 +161,30 @@ func (inv *invocation) run(ctx context.Context, o *runOptions, name string, argv
 	})
 }
 
-// check refuses what the library does not see.
+// check refuses, by the names of the flags, what the library would refuse by its own.
 func (o *runOptions) check() error {
+	ttl := o.sessionTTL()
 	switch {
 	case o.shared && o.permits.limit > 0:
-		return &ending{statusUsage, errors.New("run: --shared and --permits exclude each other")}
+		return usage("run: --shared and --permits exclude each other")
 	case o.noWait && o.wait.set:
-		return &ending{statusUsage, errors.New("run: --no-wait and --wait exclude each other")}
-	case o.ttl.set && o.ttl.d == 0: // for the library 0 is the default
-		return &ending{statusUsage, errors.New("run: --ttl is 1s to 1h")}
+		return usage("run: --no-wait and --wait exclude each other")
+	case ttl < holdfast.MinTTL || ttl > holdfast.MaxTTL: // 0 too, which for the library is the default
+		return usage("run: --ttl is %s to %s, not %s", short(holdfast.MinTTL), short(holdfast.MaxTTL), short(ttl))
+	case o.maxHold.set && o.maxHold.d < ttl:
+		return usage("run: --max-hold %s is shorter than --ttl, %s", short(o.maxHold.d), short(ttl))
+	case len(o.label) > driver.MaxLabelBytes || !utf8.ValidString(o.label):
+		return usage("run: --label is at most %d bytes of UTF-8", driver.MaxLabelBytes)
 	}
 	return nil
+}
+
+// sessionTTL is --ttl or its default.
+func (o *runOptions) sessionTTL() time.Duration {
+	if o.ttl.set {
+		return o.ttl.d
+	}
+	return holdfast.DefaultTTL
 }
 
 // options are those of the one call.
@@ -191,20 +222,20 @@ func (o *runOptions) await(ctx context.Context, c *holdfast.Client, name string)
 // patience is the time between TERM and KILL. The lease ends for its holder a margin before others may have it, and the
 // group must be gone by then: half the margin is for dying.
 func (o *runOptions) patience() time.Duration {
-	ttl := o.ttl.d
-	if !o.ttl.set {
-		ttl = holdfast.DefaultTTL
-	}
-	half := max(ttl/10, 100*time.Millisecond) / 2
+	half := o.mostGrace()
 	if o.grace.set {
 		return min(o.grace.d, half)
 	}
 	return half
 }
 
+func (o *runOptions) mostGrace() time.Duration {
+	return max(o.sessionTTL()/10, 100*time.Millisecond) / 2
+}
+
 // acquire takes the lock; an error is the program's ending but for a signal's.
 func (inv *invocation) acquire(ctx context.Context, o *runOptions, c *holdfast.Client, name string) (*holdfast.Lease, error) {
-	if o.noWait || o.wait.set && o.wait.d == 0 {
+	if !o.waits() {
 		lease, err := o.try(ctx, c, name)
 		return lease, o.refused(err)
 	}

@@ -19,14 +19,26 @@ func (inv *invocation) showCommand() *cobra.Command {
 		Short: "Show who holds a name and who waits for it",
 		Long: `Show all that is known of a name. Exit with 1 if it has no record: it was never locked, or not for a day or more.
 
+HOST and PID are where holdfast, or the program that uses the library, runs: not the command of "holdfast run", which
+gets what kill sends to that PID. STATE is
+
+  held        its session is alive
+  giving way  an operator asked it to, by "holdfast break"; it holds until it has
+  kept        it is over, but its --min-hold is not; nobody is at work
+  dead        its session has ended; the next who looks at the name takes it out
+
 With --json, print one object:
 
   {"name", "revision", "holders": [{"lease", "session", "label", "host", "pid", "weight", "limit", "token", "since",
    "ends_in_ms"}], "waiters": [{the same, "position"}], "note"}
 
 since is RFC 3339 in UTC, note is base64 or null, ends_in_ms is null for a lease without an end of its own, token is
-null for a waiter, session is empty for an entry that only its time ends.`,
-		Args:              cobra.ExactArgs(1),
+null for a waiter, session is empty for an entry that only its time ends (kept). weight and limit are the N and K of
+--permits; 1073741824 stands for all: an exclusive holder has it as both, a shared one has weight 1 of that limit.
+
+Exit status: 0; 1 no record; 64 usage; 69 the database is not there, or cannot be reached or used; 74 stdout cannot be
+written.`,
+		Args:              oneName,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return inv.show(cmd.Context(), args[0], asJSON)
@@ -37,10 +49,7 @@ null for a waiter, session is empty for an entry that only its time ends.`,
 }
 
 func (inv *invocation) show(ctx context.Context, name string, asJSON bool) error {
-	if err := rehearseName(ctx, name); err != nil {
-		return err
-	}
-	client, done, err := inv.connect(ctx, nil)
+	client, done, err := inv.connectExisting(ctx)
 	if err != nil {
 		return err
 	}
@@ -60,14 +69,6 @@ func (inv *invocation) show(ctx context.Context, name string, asJSON bool) error
 		return printed(err)
 	}
 	return printed(out.Flush())
-}
-
-// rehearseName refuses a bad name before the database is opened or created.
-func rehearseName(ctx context.Context, name string) error {
-	return rehearse(ctx, nil, func(c *holdfast.Client) error {
-		_, err := c.Inspect(ctx, name)
-		return err
-	})
 }
 
 func showTables(out io.Writer, rec *holdfast.Record) error {

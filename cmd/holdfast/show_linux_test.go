@@ -74,10 +74,10 @@ func TestShowIsTheShapeThatProgramsAreTold(t *testing.T) {
 func TestLsListsByPrefixInByteOrder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	if r := b.run("ls"); r.status != 0 || r.stdout != "" {
+	if r := b.run("--url", "mem:", "ls"); r.status != 0 || r.stdout != "" {
 		t.Errorf("empty: exit %d, %q", r.status, r.stdout)
 	}
-	if r := b.run("ls", "--json"); r.stdout != "[]\n" {
+	if r := b.run("--url", "mem:", "ls", "--json"); r.stdout != "[]\n" {
 		t.Errorf("empty: %q, want []", r.stdout)
 	}
 	names := []string{"b/ü", "a", "b/%", "b/\x1b[31mred\n"}
@@ -128,7 +128,9 @@ func TestAFullDeviceIsNoSuccess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	for _, args := range [][]string{{"version"}, {"ls", "--json"}} {
+	for _, args := range [][]string{
+		{"version"}, {"--version"}, {"--url", "mem:", "ls", "--json"}, {"help"}, {"help", "run"}, {"run", "--help"}, {"completion", "bash"},
+	} {
 		cmd := b.command(args...)
 		cmd.Stdout = full
 		if err := cmd.Start(); err != nil {

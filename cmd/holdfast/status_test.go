@@ -46,12 +46,35 @@ func TestExitStatusIsTheChildsOrSaysWhatHappened(t *testing.T) {
 		{[]string{"run", "-s", "--permits", "1/2", "x", "true"}, 64, "--shared and --permits"},
 		{[]string{"run", "-n", "-w", "1", "x", "true"}, 64, "--no-wait and --wait"},
 		{[]string{"run", "--no-such-flag", "x", "true"}, 64, "unknown flag"},
-		{[]string{"no-such-command"}, 64, "unknown command"},
-		{[]string{"show"}, 64, "accepts 1 arg"},
-		{[]string{"ls", "a", "b"}, 64, "accepts at most 1"},
+		{[]string{"run", "x", "-n", "--", "true"}, 64, `run: "-n" stands after NAME`},
+		{[]string{"run", "x", "--no-wait", "true"}, 64, `run: "--no-wait" stands after NAME`},
+		{[]string{"run", "x", "-n"}, 64, `run: "-n" stands after NAME`},
+		{[]string{"run", "x", "--", "-n"}, 127, "command not found"},
+		{[]string{"run", "", "true"}, 64, "run: the name is empty"},
+		{[]string{"run", "--ttl", "10ms", "x", "true"}, 64, "run: --ttl is 1s to 1h, not 10ms"},
+		{[]string{"run", "--ttl", "0", "x", "true"}, 64, "run: --ttl is 1s to 1h, not 0s"},
+		{[]string{"run", "--max-hold", "1s", "x", "true"}, 64, "run: --max-hold 1s is shorter than --ttl, 15s"},
+		{[]string{"run", "--label", "\xff", "x", "true"}, 64, "run: --label is at most 64 bytes of UTF-8"},
+		{[]string{"run", "--grace", "1h", "x", "true"}, 0, "run: --grace 1h is cut to 750ms"},
+		{[]string{"run", "--grace", "0.5", "x", "true"}, 0, ""},
+		{[]string{"no-such-command"}, 64, `there is no command "no-such-command" (see`},
+		{[]string{"runn", "x"}, 64, `there is no command "runn", did you mean run?`},
+		{[]string{"help", "foo"}, 64, `there is no command "foo"`},
+		{[]string{"completion", "foo"}, 64, "bash, fish, powershell and zsh"},
+		{[]string{"completion", "bash", "x"}, 64, "completion bash: wants no argument"},
+		{[]string{"version", "x"}, 64, "version: wants no argument"},
+		{[]string{"show"}, 64, "show: want one NAME, as in: holdfast show backup"},
+		{[]string{"break", "a", "b"}, 64, "break: want one NAME, as in: holdfast break backup"},
+		{[]string{"ls", "a", "b"}, 64, "ls: want one PREFIX at most"},
+		{[]string{"ls", "--jsn"}, 64, "ls: unknown flag"},
+		{[]string{"show", ""}, 64, "show: the name is empty"},
+		{[]string{"--url", "foo", "run", "x", "true"}, 64, "--url: no usable database URL"},
 		{[]string{"show", "never-locked"}, 1, "no record"},
 		{[]string{"break", "x"}, 64, "--yes"},
 		{[]string{"version"}, 0, ""},
+		{[]string{"--version"}, 0, ""},
+		{nil, 0, ""},
+		{[]string{"completion"}, 0, ""},
 		{[]string{"completion", "bash"}, 0, ""},
 		{[]string{"help", "run"}, 0, ""},
 	} {
@@ -64,6 +87,23 @@ func TestExitStatusIsTheChildsOrSaysWhatHappened(t *testing.T) {
 		}
 	}
 	b.idle("x")
+}
+
+func TestABadURLOfTheEnvironmentIsNamedAsSuch(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.env = append(b.env, "HOLDFAST_URL=foo")
+	if r := b.run("run", "x", "true"); r.status != statusUsage || !strings.HasPrefix(r.stderr, "holdfast: HOLDFAST_URL: no usable") {
+		t.Errorf("exit %d, %q; want %d and HOLDFAST_URL", r.status, r.stderr, statusUsage)
+	}
+}
+
+func TestVersionIsTheSameAsAFlag(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	if flag, command := b.run("--version").stdout, b.run("version").stdout; flag != command || !strings.HasPrefix(flag, "holdfast ") {
+		t.Errorf("--version prints %q, version %q", flag, command)
+	}
 }
 
 func TestACommandThatCannotRunTakesNoLock(t *testing.T) {
@@ -129,6 +169,12 @@ func TestBadInputIsOneSentenceAndChangesNothing(t *testing.T) {
 		{[]string{"--url", "sqlite:locks.db?mode=ro", "ls"}, 64},
 		{[]string{"--url", "sqlite:.", "ls"}, 69},
 		{[]string{"--url", "sqlite:no/such/directory.db", "ls"}, 69},
+		{[]string{"ls"}, 69},
+		{[]string{"ls", "--json"}, 69},
+		{[]string{"show", "x"}, 69},
+		{[]string{"break", "--yes", "x"}, 69},
+		{[]string{"break", "--yes", "--force", "x"}, 69},
+		{[]string{"--url", "sqlite:typo.db", "ls"}, 69},
 		{[]string{"--url", "sqlite:text", "ls"}, 69},
 		{[]string{"--url", "sqlite:text", "run", "x", "true"}, 69},
 		{[]string{"--url", "sqlite:text", "show", "x"}, 69},
@@ -160,6 +206,29 @@ func TestBadInputIsOneSentenceAndChangesNothing(t *testing.T) {
 				t.Errorf("something changed on disk: %v", files)
 			}
 		})
+	}
+}
+
+func TestWithoutURLAndDefaultFileNothingIsHeldAndNothingIsMade(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir, "HOLDFAST_URL="} // empty: unset
+	for _, c := range []struct {
+		args   []string
+		status int
+		stdout string
+	}{
+		{[]string{"ls"}, 0, ""},
+		{[]string{"ls", "--json"}, 0, "[]\n"},
+		{[]string{"show", "x"}, 1, ""},
+		{[]string{"break", "--yes", "x"}, 0, "nobody holds x\n"},
+	} {
+		if r := b.run(c.args...); r.status != c.status || r.stdout != c.stdout {
+			t.Errorf("%v: exit %d, %q, %q; want %d, %q", c.args, r.status, r.stdout, r.stderr, c.status, c.stdout)
+		}
+	}
+	if files, err := os.ReadDir(b.dir); len(files) != 0 || err != nil {
+		t.Errorf("something was made: %v, %v", files, err)
 	}
 }
 

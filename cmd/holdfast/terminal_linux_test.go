@@ -308,6 +308,10 @@ func TestBreakAsksOnTheTerminal(t *testing.T) {
 		if status := wait(t, cmd); status != c.status {
 			t.Errorf("answer %q: exit %d, want %d: %s", c.answer, status, c.status, s.text())
 		}
+		if c.status == 0 {
+			s.await("asking the-holder")
+			s.await("waiting up to two of its TTLs")
+		}
 	}
 	if r := holder.end(); r.status != statusLost {
 		t.Errorf("holder: exit %d, want %d", r.status, statusLost)

@@ -36,7 +36,8 @@ type Draft struct {
 	next    driver.Micros // token of the next grant
 	holders []driver.Entry
 	tickets []driver.Entry
-	sum     int64 // weights of holders; 4,096 times All does not fit in 32 bits
+	sum     int64                  // weights of holders; 4,096 times All does not fit in 32 bits
+	ids     map[driver.ID]struct{} // of all entries; nil until asked for, and after a removal
 	note    *driver.Note
 	changed bool
 }
@@ -95,7 +96,7 @@ func (d *Draft) Request(e driver.Entry) Outcome {
 		return Full
 	}
 	e.Rev, e.Broken = d.base, false
-	d.tickets = append(d.tickets, e)
+	d.tickets, d.ids[e.Lease] = append(d.tickets, e), struct{}{}
 	d.changed = true
 	if d.grant(); len(d.tickets) == 0 || d.tickets[len(d.tickets)-1].Lease != e.Lease {
 		return Granted
@@ -115,7 +116,7 @@ func (d *Draft) Try(e driver.Entry) Outcome {
 	case len(d.holders) >= driver.MaxHolders:
 		return Full
 	}
-	d.tickets = append(d.tickets, e)
+	d.tickets, d.ids[e.Lease] = append(d.tickets, e), struct{}{}
 	d.grant()
 	return Granted
 }
@@ -123,27 +124,37 @@ func (d *Draft) Try(e driver.Entry) Outcome {
 // Drop takes the lease out, be it a holder or a ticket: release and cancel are one operation. A holder whose MinHold is
 // not over stays, session-less, until it is; cancel says that nobody was ever told of the grant, so that MinHold does
 // not apply. A lease that is not there changes nothing, and a repeated Drop gives the same record.
-func (d *Draft) Drop(lease driver.ID, cancel bool) {
-	for i, e := range d.tickets {
-		if e.Lease == lease {
-			d.tickets = append(d.tickets[:i:i], d.tickets[i+1:]...)
-			d.changed = true
-			return
-		}
+func (d *Draft) Drop(lease driver.ID, cancel bool) { d.DropAll(map[driver.ID]bool{lease: cancel}) }
+
+// DropAll is Drop of every lease in the map, whose values say cancel, in one pass.
+func (d *Draft) DropAll(leases map[driver.ID]bool) {
+	if len(leases) == 0 {
+		return
 	}
-	for i, e := range d.holders {
-		if e.Lease != lease {
+	var holders, tickets []driver.Entry
+	changed := false
+	for _, e := range d.tickets {
+		if _, drop := leases[e.Lease]; drop {
+			changed = true
 			continue
 		}
-		switch kept, stays := remains(e, d.now); {
-		case cancel || !stays:
-			d.holders = append(d.holders[:i:i], d.holders[i+1:]...)
-			d.sum -= e.Weight
-			d.changed = true
-		case kept != e:
-			d.replace(i, kept)
+		tickets = append(tickets, e)
+	}
+	for _, e := range d.holders {
+		if cancel, drop := leases[e.Lease]; drop {
+			kept, stays := remains(e, d.now)
+			if cancel || !stays {
+				d.sum -= e.Weight
+				changed = true
+				continue
+			}
+			changed = changed || kept != e
+			e = kept
 		}
-		return
+		holders = append(holders, e)
+	}
+	if changed {
+		d.holders, d.tickets, d.ids, d.changed = holders, tickets, nil, true
 	}
 }
 
@@ -200,7 +211,7 @@ func (d *Draft) Evict(dead func(session driver.ID) bool, judged driver.Micros) {
 		tickets = append(tickets, e)
 	}
 	if changed {
-		d.holders, d.tickets, d.changed = holders, tickets, true
+		d.holders, d.tickets, d.ids, d.changed = holders, tickets, nil, true
 	}
 }
 
@@ -249,17 +260,16 @@ func (d *Draft) grant() {
 }
 
 func (d *Draft) has(lease driver.ID) bool {
-	for _, e := range d.holders {
-		if e.Lease == lease {
-			return true
+	if d.ids == nil {
+		d.ids = make(map[driver.ID]struct{}, len(d.holders)+len(d.tickets))
+		for _, list := range [][]driver.Entry{d.holders, d.tickets} {
+			for _, e := range list {
+				d.ids[e.Lease] = struct{}{}
+			}
 		}
 	}
-	for _, e := range d.tickets {
-		if e.Lease == lease {
-			return true
-		}
-	}
-	return false
+	_, there := d.ids[lease]
+	return there
 }
 
 // Raise makes the change reach at least floor even if nothing else changes.
