@@ -3,6 +3,7 @@ package holdfast
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -93,6 +94,14 @@ func TestAStoppedHolderFindsItsContextEndedAtItsFirstLook(t *testing.T) {
 				}
 				return context.Cause(l.Context())
 			},
+			func(l *Lease) error {
+				select {
+				case <-l.Context().Done():
+					return context.Cause(l.Context())
+				default:
+					return nil
+				}
+			},
 			func(l *Lease) error { _, _, err := l.BeginGuard(t.Context()); return err },
 			func(l *Lease) error { return l.Release(t.Context()) },
 		} {
@@ -160,6 +169,71 @@ func TestAWallClockJumpMakesTheWindowDoubtfulUntilABeatIsAcknowledged(t *testing
 			t.Errorf("Err waited %v, want at most the margin", waited)
 		}
 	})
+}
+
+func TestATryWhoseGrantComesWhileTheClocksContradictWaitsForTheBeat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowBeats{Store: holdmem.New(), delay: make(chan time.Duration, 10)}
+		c := New(store, nil)
+		defer func() { _ = c.Close(context.Background()) }()
+		_, wall := shifted(c)
+		warm, err := c.Lock(t.Context(), "warm")
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.delay <- c.margin / 2
+		wall.Add(int64(time.Hour))
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = warm.Err() }) // sees the jump
+		synctest.Wait()
+		l, err := c.TryLock(t.Context(), "x")
+		if err != nil || l.Err() != nil {
+			t.Fatalf("TryLock: %v", err)
+		}
+		wg.Wait()
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAWaitThatFailedLeavesNoCellBehind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fullDisk{Store: holdmem.New()}
+		a, c := New(store.Store, nil), New(store, nil)
+		defer func() { _, _ = a.Close(context.Background()), c.Close(context.Background()) }()
+		for i := range 5 {
+			name := string(rune('a' + i))
+			if _, err := a.Lock(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Lock(t.Context(), name); !errors.Is(err, errFullDisk) {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+		time.Sleep(time.Minute)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if n := len(c.session.cells); n != 0 {
+			t.Errorf("%d cells left", n)
+		}
+	})
+}
+
+var errFullDisk = errors.New("disk full")
+
+// fullDisk is a store on which nothing can be changed any more.
+type fullDisk struct{ driver.Store }
+
+func (s *fullDisk) Swap(context.Context, []driver.Change) ([]bool, error) { return nil, errFullDisk }
+
+func (s *fullDisk) Classify(err error) driver.Fault {
+	if errors.Is(err, errFullDisk) {
+		return driver.FaultPermanent
+	}
+	return s.Store.Classify(err)
 }
 
 type slowBeats struct {

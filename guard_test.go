@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/holdfastdb/holdfast"
 	"github.com/holdfastdb/holdfast/holdsqlite"
@@ -82,5 +84,88 @@ func TestAGuardedTransactionCommitsOnlyWhileItsLeaseHolds(t *testing.T) {
 	}
 	if err := holdsqlite.InTx(ctx, db, next, func(*sql.Tx) error { t.Error("ran without the lock"); return nil }); !errors.Is(err, holdfast.ErrReleased) {
 		t.Errorf("InTx of a released lease: %v", err)
+	}
+}
+
+// openTTL is openClient with a TTL of its own.
+func openTTL(t *testing.T, path string, ttl time.Duration) *holdfast.Client {
+	t.Helper()
+	store, err := holdsqlite.Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := holdfast.New(store, &holdfast.Options{TTL: ttl})
+	if err := client.Setup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(client.Close(context.Background()), store.Close()) })
+	return client
+}
+
+func TestGuardedTransactionsOneAfterTheOtherLeaveTheBeatsTheirTurn(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "app.db")
+	a, b := openTTL(t, path, 3*time.Second), openTTL(t, path, 3*time.Second)
+	db := orders(t, path)
+	mine, err1 := a.Lock(t.Context(), "orders")
+	other, err2 := b.Lock(t.Context(), "other")
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(6 * time.Second); time.Now().Before(end); {
+		err := holdsqlite.InTx(t.Context(), db, mine, func(tx *sql.Tx) error {
+			busy := time.NewTimer(300 * time.Millisecond) // work
+			<-busy.C
+			return insert(t.Context(), mine.Token())(tx)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(mine.Err(), other.Err()); err != nil {
+		t.Errorf("lost: %v", err)
+	}
+}
+
+func TestAGuardedTransactionIsAsShortAsTheShortestTTLOfTheFileAsks(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "app.db")
+	long, short := openTTL(t, path, time.Hour), openTTL(t, path, 3*time.Second)
+	db := orders(t, path)
+	mine, err1 := long.Lock(t.Context(), "orders")
+	other, err2 := short.Lock(t.Context(), "other")
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	err := holdsqlite.InTx(t.Context(), db, mine, func(tx *sql.Tx) error {
+		for ctx := t.Context(); ; {
+			if err := insert(ctx, mine.Token())(tx); err != nil {
+				return err
+			}
+		}
+	})
+	if !errors.Is(err, context.DeadlineExceeded) || count(t, db) != 0 {
+		t.Errorf("InTx without end: %v, %d rows", err, count(t, db))
+	}
+	if err := errors.Join(mine.Err(), other.Err()); err != nil {
+		t.Errorf("lost: %v", err)
+	}
+}
+
+func TestALeaseInAFileThatWasReplacedEndsAtTheNextBeat(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "locks.db")
+	client := openTTL(t, path, 15*time.Second)
+	lease, err := client.Lock(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	removed := time.Now()
+	<-lease.Context().Done()
+	if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) || !errors.Is(err, holdsqlite.ErrReplaced) {
+		t.Errorf("after %v: %v", time.Since(removed), err)
 	}
 }

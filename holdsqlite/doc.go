@@ -34,5 +34,5 @@
 // A process that has locks open must open the same file through this SQLite driver (modernc.org/sqlite) only. To open
 // and close it by other means (os.Open, a backup by copying, another build of SQLite) drops the POSIX locks under
 // SQLite's feet, see section 2.2 of https://www.sqlite.org/howtocorrupt.html. Deleting or replacing the file ends all
-// leases in it: calls then fail with [ErrReplaced].
+// leases in it, at the next beat of each session: calls then fail with [ErrReplaced].
 package holdsqlite
