@@ -214,7 +214,7 @@ func (cl *cell) interrupted(why error) error {
 	case cl.lastErr != nil:
 		return fmt.Errorf("the session ended: %w", cl.lastErr)
 	default:
-		return fmt.Errorf("the session ended: %v", why) //nolint:errorlint // not ErrLost, see above
+		return fmt.Errorf("the session ended: %v", why) // not ErrLost: it never held
 	}
 }
 
