@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,19 +65,32 @@ func TestCloseOfAHundredThousandLeasesLeavesNoHolderBehind(t *testing.T) {
 }
 
 // hollow is a store without memory, in which every name is free: what is measured over it is the client's own.
-type hollow struct{ driver.Store }
+type hollow struct {
+	driver.Store
+	beats, others atomic.Int64
+}
 
-func (hollow) Join(context.Context, driver.Session) (driver.Micros, error) {
+func (*hollow) Join(context.Context, driver.Session) (driver.Micros, error) {
 	return time.Now().UnixMicro(), nil
 }
 
-func (hollow) Beat(context.Context, driver.ID, driver.Nonce, driver.Nonce) (driver.BeatReply, error) {
+func (h *hollow) Beat(context.Context, driver.ID, driver.Nonce, driver.Nonce) (driver.BeatReply, error) {
+	h.beats.Add(1)
 	return driver.BeatReply{Now: time.Now().UnixMicro(), Alive: true}, nil
 }
 
-func (hollow) Grab(context.Context, []driver.Ask) ([]bool, error) { return []bool{true}, nil }
+func (h *hollow) Grab(context.Context, []driver.Ask) ([]bool, error) {
+	h.others.Add(1)
+	return []bool{true}, nil
+}
 
-func (hollow) Swap(_ context.Context, changes []driver.Change) ([]bool, error) {
+func (h *hollow) Load(context.Context, []driver.Known) ([]driver.Record, error) {
+	h.others.Add(1)
+	return nil, nil
+}
+
+func (h *hollow) Swap(_ context.Context, changes []driver.Change) ([]bool, error) {
+	h.others.Add(1)
 	done := make([]bool, len(changes))
 	for i := range done {
 		done[i] = true
@@ -84,11 +98,12 @@ func (hollow) Swap(_ context.Context, changes []driver.Change) ([]bool, error) {
 	return done, nil
 }
 
-func (hollow) Leave(context.Context, driver.ID) error { return nil }
+func (*hollow) Leave(context.Context, driver.ID) error { return nil }
 
-func TestAHeldLeaseCostsUnderOneKiBOfClientMemory(t *testing.T) {
+func TestAHundredThousandLeasesCostABeatAndUnderOneKiBOfClientMemoryEach(t *testing.T) {
 	names := manyNames()
-	c := holdfast.New(hollow{}, &holdfast.Options{TTL: time.Hour})
+	store := &hollow{}
+	c := holdfast.New(store, nil)
 	before := heap()
 	held := lockMany(t, c, names)
 	each := (int64(heap()) - int64(before)) / manyLeases
@@ -96,7 +111,16 @@ func TestAHeldLeaseCostsUnderOneKiBOfClientMemory(t *testing.T) {
 	if each > 1024 {
 		t.Errorf("a held lease costs %d bytes, want at most 1,024", each)
 	}
-	runtime.KeepAlive(held)
+	calls, beats := store.others.Load(), store.beats.Load()
+	waitFor(t, func() bool { return store.beats.Load() >= beats+2 })
+	if n := store.others.Load() - calls; n != 0 || calls != manyLeases {
+		t.Errorf("%d calls for %d leases, and %d beside two beats", calls, manyLeases, n)
+	}
+	for _, l := range held {
+		if l.Err() != nil {
+			t.Fatal(l.Err())
+		}
+	}
 	if err := c.Close(t.Context()); err != nil {
 		t.Error(err)
 	}

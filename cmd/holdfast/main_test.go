@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 // TestMain makes the test binary the program when it is called holdfast, so that the tests run real processes of this
@@ -21,7 +23,7 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "holdfast" {
 		os.Exit(Main(context.Background(), os.Args, os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // bench is a database of its own and an environment to run holdfast in.
