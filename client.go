@@ -121,8 +121,9 @@ func (c *Client) TryRLock(ctx context.Context, name string, opts ...Option) (*Le
 }
 
 // Do waits for name, runs fn, waits for it and releases. fn's context is ctx, ended early if the lease is lost. The
-// error is fn's; joined with ErrLost if the lease was lost before fn returned. If fn never ran the error is ErrNotHeld
-// beside the reason. fn does not run without the lock. A panic in fn releases, and goes on.
+// error is fn's; joined with ErrLost if the lease was lost, or taken by Close (then ErrClosed too), before fn
+// returned. If fn never ran the error is ErrNotHeld beside the reason. fn does not run without the lock. A panic in
+// fn releases, and goes on.
 func (c *Client) Do(ctx context.Context, name string, fn func(context.Context) error, opts ...Option) error {
 	r := c.request(name, driver.All, driver.All, opts)
 	r.inherit = true
@@ -172,8 +173,9 @@ type notRunError struct{ error }
 func (e *notRunError) Unwrap() []error { return []error{ErrNotHeld, e.error} }
 
 // Semaphore names limit permits under name. It does no I/O. Use a name in one way only: locks, readers and permits of one
-// name add up, so that one permit keeps a writer out, and a writer all permits. The limit is the caller's own: callers with different
-// limits share the name, each judged by its own limit, so that a limit can be changed without a pause.
+// name add up, so that one permit keeps a writer out, and a writer all permits. The limit is the caller's own: callers
+// with different limits share the name, each judged by its own limit, so that a limit can be changed without a pause
+// (while tickets with the old limit queue, it goes by that).
 func (c *Client) Semaphore(name string, limit int) *Semaphore {
 	return &Semaphore{client: c, name: name, limit: int64(limit)}
 }

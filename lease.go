@@ -29,8 +29,8 @@ type Lease struct {
 	drop   *drop         // the release, once it is under way
 }
 
-// leaseContext is the context of a lease. Its Err and Done look at the clock themselves, so that a process that was stopped learns
-// at its first look that its time is over.
+// leaseContext is the context of a lease. Its Err and Done look at the clock themselves, so that a process that was
+// stopped learns at its first look that its time is over.
 type leaseContext Lease
 
 type leaseKey struct{}

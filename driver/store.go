@@ -4,9 +4,10 @@ import "context"
 
 // Store is what a backend implements, and this is the law for it.
 //
-// All methods take a context first (one that is over already is answered by an error, and nothing is done), are safe for concurrent use, start no goroutine (but inside a running Listen), do
-// not retry, do not log, give no verdict on who may hold, and return the database driver's error unwrapped enough for
-// Classify. They never hold a transaction or a connection after they return.
+// All methods take a context first (one that is over already is answered by an error, and nothing is done), are safe
+// for concurrent use, start no goroutine (but inside a running Listen), do not retry, do not log, give no verdict on
+// who may hold, and return the database driver's error unwrapped enough for Classify. They never hold a transaction
+// or a connection after they return.
 //
 // An error means "outcome unknown" unless Classify says FaultNotApplied, FaultPermanent or FaultDenied. Beside an
 // error, answers that are true count (a taken ask, a done change), the others are unknown. A request may still take

@@ -22,13 +22,14 @@ import (
 // once. A busy timeout, if there is one, cannot be interrupted, so InTx may outlast its context by that much.
 //
 // SQLite has one writer at a time: while fn runs, all other writes of the file wait, the heartbeats of every process
-// too. So keep it short; after a third of the shortest TTL of the sessions that live the transaction is rolled back and InTx fails with
-// context.DeadlineExceeded. Statements that fn gives a context of its own are interrupted only at the end of that one.
-// Releasing the lease, or locking anything in the same file, inside fn would wait for the transaction itself.
+// too. So keep it short; after a third of the shortest TTL of the sessions that live the transaction is rolled back
+// and InTx fails with context.DeadlineExceeded. Statements that fn gives a context of its own are interrupted only at
+// the end of that one. Releasing the lease inside fn answers holdfast.ErrGuarded; locking anything in the same file
+// would wait for the transaction itself.
 //
-// It returns fn's error as it is, driver.ErrLost (wrapped) if the lease was lost, holdfast.ErrReleased (wrapped) if it was released, the context's error, or SQLite's. The
-// transaction is rolled back unless the error is nil; a panic of fn rolls back and goes on. If the error is one of COMMIT
-// itself (an I/O error), the outcome is unknown.
+// It returns fn's error as it is, driver.ErrLost (wrapped) if the lease was lost, holdfast.ErrReleased (wrapped) if
+// it was released, the context's error, or SQLite's. The transaction is rolled back unless the error is nil; a panic
+// of fn rolls back and goes on. If the error is one of COMMIT itself (an I/O error), the outcome is unknown.
 func InTx(ctx context.Context, db *sql.DB, lease driver.Lease, fn func(tx *sql.Tx) error) error {
 	guarded, end, err := lease.BeginGuard(ctx)
 	if err != nil {
